@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The audit log (INTERFACES.md, Audit record): one JSON object a line, written by one thread in batches. Records are copied when
+ * submitted; nothing of them needs to live on.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "broker/reason.h"
+#include "broker/request.h"
+
+enum audit_event {
+        AUDIT_EGRESS_OPEN,
+        AUDIT_EGRESS_CLOSE,
+        AUDIT_EGRESS_DENY,
+        AUDIT_REQUEST,
+        AUDIT_DNS,
+        AUDIT_VM_ADD,
+        AUDIT_VM_RM,
+        AUDIT_ACTIVATE,
+        AUDIT_QUIESCE,
+        AUDIT_POLICY_LOAD,
+        AUDIT_REVOKE,
+        AUDIT_SECRET_PUT,
+        AUDIT_SECRET_USE,
+        AUDIT_START,
+        AUDIT_STOP,
+        AUDIT_CHECKPOINT,
+        AUDIT_EVENT_MAX_,
+};
+
+enum audit_sync {
+        AUDIT_SYNC_NONE,
+        AUDIT_SYNC_BATCH,
+        AUDIT_SYNC_EACH,
+};
+
+/* NULL, 0 or -1 (rule, where 0 is a rule) leave a field out, as INTERFACES.md says of absent fields. Texts may hold any byte. */
+struct audit_record {
+        enum audit_event event;
+        const char *vm;
+        uint64_t generation;
+        uint64_t session;               /* counts the broker's sessions */
+        bool has_decision;              /* decision and reason are written */
+        enum reason reason;             /* REASON_ALLOWED: "allow" */
+        int rule;                       /* -1: absent */
+        bool has_via;
+        enum via via;
+        const char *host;
+        uint16_t port;
+        const char *address;            /* dialled */
+        const char *method;
+        const char *path;
+        int status;
+        bool has_bytes;                 /* bytes_up and bytes_down are written, also when 0 */
+        uint64_t bytes_up;              /* guest to server */
+        uint64_t bytes_down;
+        uint64_t duration_ms;
+        bool ech;
+        const uint8_t *policy_sha256;   /* 32 bytes */
+        const char *detail;             /* what a person should know; written as "detail" */
+};
+#define AUDIT_RECORD_INIT(e) ((struct audit_record){.event = (e), .rule = -1})
+
+struct audit;
+
+/*
+ * Queues a record from any thread. 0; -ENOBUFS if the queue is full, -EIO while the log cannot be written: where the configuration says
+ * `required`, the caller then denies with audit_unavailable.
+ *
+ * done may be NULL; else it is called exactly once, on the audit thread, with 0 when the record stands as surely as `sync` asks for an
+ * allowed connection (each: on disk; batch, none: queued, and then audit_submit() answers AUDIT_E_DONE and done is not called).
+ */
+#define AUDIT_E_DONE 1
+int audit_submit(struct audit *audit, const struct audit_record *record, void (*done)(void *userdata, int r), void *userdata);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Isolation tiers and classes (DESIGN.md, Isolation). The order of the tiers ranks one property, resistance to kernel escape by a hostile
+ * tenant, and nothing else; ranks stay inside the table of isolation.c, and isolation_satisfies() is the only question. Pure.
+ */
+
+#include <stdbool.h>
+
+#include "broker/policy.h"
+
+enum isolation_tier {
+        TIER_UNKNOWN,           /* proves nothing, satisfies nothing */
+        TIER_CONTAINER,
+        TIER_GVISOR,
+        TIER_MICROVM,
+        TIER_MAX_,
+};
+
+enum backend {
+        BACKEND_FIRECRACKER,
+        BACKEND_CLOUD_HYPERVISOR,
+        BACKEND_QEMU,
+        BACKEND_GVISOR,
+        BACKEND_RUNC,
+        BACKEND_OTHER,
+        BACKEND_MAX_,
+};
+
+const char *isolation_tier_name(enum isolation_tier tier);
+const char *isolation_class_name(enum isolation_class class);
+const char *backend_name(enum backend backend);
+
+/* What a backend of this kind declares itself to be; believed only with evidence or where the operator says so. */
+enum isolation_tier backend_declares(enum backend backend);
+
+/* Is tier at least as resistant to kernel escape as minimum? TIER_UNKNOWN satisfies nothing, not even itself. */
+bool isolation_satisfies(enum isolation_tier tier, enum isolation_tier minimum);
+
+/* The least tier for a policy: require_isolation, or what the class needs. */
+enum isolation_tier isolation_needed(const struct policy *policy, bool allow_container_standard);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/base/log.h"
+#include "tools/wbctl/command.h"
+
+static const struct command commands[] = {
+        {NULL, NULL, NULL},
+};
+
+static void print_usage(FILE *to)
+{
+        fprintf(to, "usage: wbctl COMMAND [ARGUMENT]...\n\ncommands:\n");
+        for (const struct command *c = commands; c->name; c++)
+                fprintf(to, "  %-10s %s\n", c->name, c->summary);
+        fprintf(to, "\nwbctl COMMAND --help shows its options and an example.\n");
+}
+
+int main(int argc, char **argv)
+{
+        log_setup("wbctl", LOG_LEVEL_INFO);
+        if (argc < 2) {
+                print_usage(stderr);
+                return EXIT_USAGE;
+        }
+        if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+                print_usage(stdout);
+                return 0;
+        }
+        if (strcmp(argv[1], "--version") == 0) {
+                printf("wbctl %s\n", WB_VERSION);
+                return 0;
+        }
+        for (const struct command *c = commands; c->name; c++)
+                if (strcmp(argv[1], c->name) == 0)
+                        return c->run(argc - 1, argv + 1);
+        fprintf(stderr, "wbctl: unknown command '%s'\n", argv[1]);
+        print_usage(stderr);
+        return EXIT_USAGE;
+}
