@@ -9,7 +9,8 @@
 /* Reads n bytes, also over EINTR and short reads. 0, -EPIPE if the end came first, or a negative errno. */
 int io_read_full(int fd, void *to, size_t n);
 
-/* Writes n bytes; on a non-blocking descriptor it waits with poll(). 0 or a negative errno. Sends no SIGPIPE on sockets. */
+/* Writes n bytes; on a non-blocking descriptor it waits with poll(). 0 or a negative errno. Sends no SIGPIPE on
+ * sockets. */
 int io_write_full(int fd, const void *from, size_t n);
 
 /*
@@ -26,9 +27,9 @@ int io_set_nonblock(int fd);
 int io_set_cloexec(int fd, int on);
 
 /*
- * One message over a SEQPACKET or STREAM unix socket with up to IO_FDS_MAX descriptors. io_recv_fds() gives the bytes read
- * (0 at the end) or a negative errno; descriptors come close-on-exec, more than *fds_n ends in -EMSGSIZE with all closed.
- * *fds_n is room before and count after.
+ * One message over a SEQPACKET or STREAM unix socket with up to IO_FDS_MAX descriptors. io_recv_fds() gives the bytes
+ * read (0 at the end) or a negative errno; descriptors come close-on-exec, more than *fds_n ends in -EMSGSIZE with all
+ * closed. *fds_n is room before and count after.
  */
 #define IO_FDS_MAX 16
 ssize_t io_send_fds(int sock, const void *data, size_t n, const int *fds, size_t fds_n);

@@ -102,7 +102,8 @@ int log_write_errno(enum log_level level, int error, const char *format, ...)
         n = vsnprintf(text, sizeof(text), format, ap);
         va_end(ap);
         if (n >= 0 && (size_t)n < sizeof(text))
-                (void)snprintf(text + n, sizeof(text) - (size_t)n, ": %s", strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown error");
+                (void)snprintf(text + n, sizeof(text) - (size_t)n, ": %s",
+                        strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown error");
         write_line(level, text);
         return error;
 }

@@ -19,7 +19,8 @@ enum log_level {
         LOG_LEVEL_DEBUG,
 };
 
-/* ident must outlive the program's use of the log. Before the call: no ident, level info. Not thread-safe; call early. */
+/* ident must outlive the program's use of the log. Before the call: no ident, level info. Not thread-safe; call early.
+ */
 void log_setup(const char *ident, enum log_level most);
 
 /* Writes elsewhere than to descriptor 2 (PID 1 writes to /dev/kmsg or the console). */
@@ -27,7 +28,8 @@ void log_set_fd(int fd);
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with ": strerror" behind it. error is a negative errno; it is the return value, for `return log_errno(...)`. */
+/* The same with ": strerror" behind it. error is a negative errno; it is the return value, for `return log_errno(...)`.
+ */
 int log_write_errno(enum log_level level, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -41,8 +41,9 @@ static void print_help(const struct option_table *table)
                 const struct option_spec *s = &table->specs[i];
                 char left[64];
 
-                (void)snprintf(left, sizeof(left), "%c%c%s --%s%s%s", s->letter ? '-' : ' ', s->letter ? s->letter : ' ',
-                        s->letter ? "," : " ", s->name, s->value ? " " : "", s->value ? s->value : "");
+                (void)snprintf(left, sizeof(left), "%c%c%s --%s%s%s", s->letter ? '-' : ' ',
+                        s->letter ? s->letter : ' ', s->letter ? "," : " ", s->name, s->value ? " " : "",
+                        s->value ? s->value : "");
                 printf("  %-32s %s\n", left, s->help);
         }
         printf("      %-28s %s\n", "--help", "this text");
@@ -123,7 +124,8 @@ static int take_option(const struct option_table *table, int argc, char **argv, 
         return set_value(table, spec, argv[++*at], target);
 }
 
-int options_parse(const struct option_table *table, int argc, char **argv, void *target, char ***ret_rest, size_t *ret_rest_n)
+int options_parse(
+        const struct option_table *table, int argc, char **argv, void *target, char ***ret_rest, size_t *ret_rest_n)
 {
         int rest = 1, at = 1;
 

@@ -3,8 +3,8 @@
 
 /*
  * Between frames and messages. Unpacking is bounded in memory, whatever the payload says, and checks every bound that
- * wb.proto and limits.h state, so that past the codec nobody sees an unchecked message: a body is there, enums are known, texts
- * have no control bytes, kernel strings no NUL, lists and sizes are within their limits. Pure.
+ * wb.proto and limits.h state, so that past the codec nobody sees an unchecked message: a body is there, enums are
+ * known, texts have no control bytes, kernel strings no NUL, lists and sizes are within their limits. Pure.
  */
 
 #include <stddef.h>

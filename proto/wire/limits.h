@@ -3,13 +3,13 @@
 
 /* Ports and sizes that both sides of a conversation agree on (INTERFACES.md, Transports). */
 
-#define WB_PORT_CONTROL 1024u   /* the agent listens: frames of proto/wb.proto */
-#define WB_PORT_EGRESS  1025u   /* the broker listens: HTTP proxy or SOCKS5 */
-#define WB_PORT_SERVICE 1026u   /* the broker listens: name decisions, agent events */
+#define WB_PORT_CONTROL 1024u /* the agent listens: frames of proto/wb.proto */
+#define WB_PORT_EGRESS  1025u /* the broker listens: HTTP proxy or SOCKS5 */
+#define WB_PORT_SERVICE 1026u /* the broker listens: name decisions, agent events */
 
 #define WB_CID_HYPERVISOR 0u
-#define WB_CID_LOCAL      1u    /* linux/vm_sockets.h: VMADDR_CID_LOCAL */
-#define WB_CID_HOST       2u    /* VMADDR_CID_HOST */
+#define WB_CID_LOCAL      1u /* linux/vm_sockets.h: VMADDR_CID_LOCAL */
+#define WB_CID_HOST       2u /* VMADDR_CID_HOST */
 
 /* A frame's payload; a larger one ends the connection. */
 #define WB_FRAME_MAX_BYTES (1024u * 1024u)
@@ -18,15 +18,15 @@
 #define WB_CHUNK_MAX_BYTES (64u * 1024u)
 
 /* What the kernel takes in one execve(): MAX_ARG_STRLEN (binfmts.h) for one string; a sane count of strings. */
-#define WB_ARG_MAX_BYTES  (128u * 1024u)
-#define WB_ARGS_MAX       65536u
+#define WB_ARG_MAX_BYTES (128u * 1024u)
+#define WB_ARGS_MAX      65536u
 
 /* The loopback port where the agent's forwarder listens in the guest. */
 #define WB_FORWARDER_PORT 3128u
 
-#define WB_SEED_BYTES     64u   /* the host's entropy for one activation */
-#define WB_NONCE_BYTES    16u
+#define WB_SEED_BYTES       64u /* the host's entropy for one activation */
+#define WB_NONCE_BYTES      16u
 #define WB_SECRET_MAX_BYTES (64u * 1024u)
-#define WB_SECRETS_MAX    64u
-#define WB_SECRET_NAME_MAX 128u
-#define WB_HOSTNAME_MAX   63u   /* one label: sethostname(2) takes 64 */
+#define WB_SECRETS_MAX      64u
+#define WB_SECRET_NAME_MAX  128u
+#define WB_HOSTNAME_MAX     63u /* one label: sethostname(2) takes 64 */
