@@ -14,7 +14,7 @@
 
 #define CODEC_E_MALFORMED 1
 
-/* 0, CODEC_E_MALFORMED, -ENOMEM. *ret is freed with codec_free_*(). */
+/* 0 or CODEC_E_MALFORMED (also where memory ran out: protobuf-c does not tell). *ret is freed with codec_free_*(). */
 int codec_unpack_to_agent(const uint8_t *payload, size_t n, Wb__ToAgent **ret);
 int codec_unpack_from_agent(const uint8_t *payload, size_t n, Wb__FromAgent **ret);
 

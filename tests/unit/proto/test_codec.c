@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/wire/codec.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/cleanup.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/limits.h"
+#include "tests/support/suite.h"
+
+/* Packs and unpacks again, as a peer would see it. */
+static bool survives(const Wb__ToAgent *m)
+{
+        _cleanup_free_ uint8_t *frame = NULL;
+        Wb__ToAgent *back = NULL;
+        size_t n;
+        int r;
+
+        CU_ASSERT_EQUAL_FATAL(codec_pack_to_agent(m, &frame, &n), 0);
+        r = codec_unpack_to_agent(frame + FRAME_HEADER_BYTES, n - FRAME_HEADER_BYTES, &back);
+        CU_ASSERT_EQUAL(back != NULL, r == 0);
+        codec_free_to_agent(back);
+        return r == 0;
+}
+
+static bool exec_survives(const void *argument, size_t n, size_t arguments_n)
+{
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__ExecStart start = WB__EXEC_START__INIT;
+        ProtobufCBinaryData *argv = calloc(arguments_n + 1, sizeof(*argv));
+        bool good;
+
+        CU_ASSERT_PTR_NOT_NULL_FATAL(argv);
+        for (size_t i = 0; i < arguments_n; i++)
+                argv[i] = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)argument, .len = n};
+        start.argv = argv;
+        start.n_argv = arguments_n;
+        m.body_case = WB__TO_AGENT__BODY_EXEC_START;
+        m.exec_start = &start;
+        good = survives(&m);
+        free(argv);
+        return good;
+}
+
+static void test_arguments_are_bytes_without_nul(void)
+{
+        CU_ASSERT_TRUE(exec_survives("\xff\x01 x", 4, 1));
+        CU_ASSERT_TRUE(exec_survives("", 0, 3));
+        CU_ASSERT_FALSE(exec_survives("a\0b", 3, 1));
+        CU_ASSERT_FALSE(exec_survives("", 0, 0));
+}
+
+/* 400,000 empty arguments are 800 KB on the wire and would be 20 MB in memory. */
+static void test_many_small_items_are_refused(void)
+{
+        CU_ASSERT_FALSE(exec_survives("", 0, 400000));
+}
+
+static void test_seed_and_nonce_have_their_size(void)
+{
+        uint8_t bytes[WB_SEED_BYTES + 1] = {0};
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__Activate activate = WB__ACTIVATE__INIT;
+
+        m.body_case = WB__TO_AGENT__BODY_ACTIVATE;
+        m.activate = &activate;
+        activate.nonce = (ProtobufCBinaryData){.data = bytes, .len = WB_NONCE_BYTES};
+        activate.seed = (ProtobufCBinaryData){.data = bytes, .len = WB_SEED_BYTES};
+        CU_ASSERT_TRUE(survives(&m));
+        activate.seed.len = WB_SEED_BYTES - 1;
+        CU_ASSERT_FALSE(survives(&m));
+        activate.seed.len = WB_SEED_BYTES + 1;
+        CU_ASSERT_FALSE(survives(&m));
+        activate.seed.len = WB_SEED_BYTES;
+        activate.nonce.len = 0;
+        CU_ASSERT_FALSE(survives(&m));
+}
+
+static bool text_survives(const char *text)
+{
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__ExecKill kill = WB__EXEC_KILL__INIT;
+
+        kill.id = (char *)(uintptr_t)text;
+        m.body_case = WB__TO_AGENT__BODY_EXEC_KILL;
+        m.exec_kill = &kill;
+        return survives(&m);
+}
+
+static void test_texts_are_printable_utf8(void)
+{
+        CU_ASSERT_TRUE(text_survives("caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\xa7"));
+        CU_ASSERT_FALSE(text_survives("a\nb"));
+        CU_ASSERT_FALSE(text_survives("\x1b[2J"));
+        CU_ASSERT_FALSE(text_survives("\xc2\x9b"));         /* C1: CSI */
+        CU_ASSERT_FALSE(text_survives("\xc0\xaf"));         /* overlong */
+        CU_ASSERT_FALSE(text_survives("\xed\xa0\x80"));     /* surrogate */
+        CU_ASSERT_FALSE(text_survives("\xe2\x82"));         /* cut short */
+        CU_ASSERT_FALSE(text_survives("\xf4\x90\x80\x80")); /* above U+10FFFF */
+}
+
+static void test_garbage_and_no_body_are_malformed(void)
+{
+        static const uint8_t garbage[] = {0xff, 0xff, 0xff, 0xff, 0x7f, 0x00};
+        Wb__ToAgent *m = NULL;
+        Wb__FromAgent *f = NULL;
+
+        CU_ASSERT_EQUAL(codec_unpack_to_agent(garbage, sizeof(garbage), &m), CODEC_E_MALFORMED);
+        CU_ASSERT_EQUAL(codec_unpack_from_agent(garbage, sizeof(garbage), &f), CODEC_E_MALFORMED);
+        CU_ASSERT_EQUAL(codec_unpack_to_agent(garbage, 0, &m), CODEC_E_MALFORMED);
+        CU_ASSERT_PTR_NULL(m);
+        CU_ASSERT_PTR_NULL(f);
+}
+
+static void test_unknown_enum_is_malformed(void)
+{
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__Shutdown shutdown = WB__SHUTDOWN__INIT;
+
+        m.body_case = WB__TO_AGENT__BODY_SHUTDOWN;
+        m.shutdown = &shutdown;
+        CU_ASSERT_TRUE(survives(&m));
+        shutdown.kind = (Wb__Shutdown__Kind)7;
+        CU_ASSERT_FALSE(survives(&m));
+}
+
+static void test_too_large_is_not_packed(void)
+{
+        Wb__FromAgent m = WB__FROM_AGENT__INIT;
+        Wb__Chunk chunk = WB__CHUNK__INIT;
+        uint8_t *frame = NULL;
+        size_t n;
+
+        chunk.data.len = WB_FRAME_MAX_BYTES;
+        chunk.data.data = calloc(1, chunk.data.len);
+        m.body_case = WB__FROM_AGENT__BODY_OUTPUT;
+        m.output = &chunk;
+        CU_ASSERT_EQUAL(codec_pack_from_agent(&m, &frame, &n), -EMSGSIZE);
+        CU_ASSERT_PTR_NULL(frame);
+        free(chunk.data.data);
+}
+
+int main(void)
+{
+        CU_TestInfo tests[] = {
+                {"arguments are bytes without NUL", test_arguments_are_bytes_without_nul},
+                {"many small items are refused", test_many_small_items_are_refused},
+                {"seed and nonce have their size", test_seed_and_nonce_have_their_size},
+                {"texts are printable UTF-8", test_texts_are_printable_utf8},
+                {"garbage and no body are malformed", test_garbage_and_no_body_are_malformed},
+                {"an unknown enum value is malformed", test_unknown_enum_is_malformed},
+                {"what is too large is not packed", test_too_large_is_not_packed},
+                CU_TEST_INFO_NULL,
+        };
+
+        return suite_run("codec", tests);
+}
