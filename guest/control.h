@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * One conversation with the host: a connection on port 1024. control.c reads frames, has the codec check them, opens the conversation by its
- * first message, and hands what follows to whoever runs it (activate, exec). Output is queued here; whoever runs the conversation looks at
- * control_queued() before it produces more, so a peer that does not read stalls only itself.
+ * One conversation with the host: a connection on port 1024. control.c reads frames, has the codec check them, opens
+ * the conversation by its first message, and hands what follows to whoever runs it (activate, exec). Output is queued
+ * here; whoever runs the conversation looks at control_queued() before it produces more, so a peer that does not read
+ * stalls only itself.
  */
 
 #include <stdbool.h>
@@ -15,15 +16,16 @@
 struct agent;
 struct control;
 
-/* How the owner of an opened conversation hears of it. All are called from the loop; closed exactly once, then the control is gone. */
+/* How the owner of an opened conversation hears of it. All are called from the loop; closed exactly once, then the
+ * control is gone. */
 struct control_handler {
-        void (*message)(void *userdata, const Wb__ToAgent *m);  /* m lives for the call */
-        void (*drained)(void *userdata);                        /* control_queued() fell below CONTROL_LOW_BYTES */
-        void (*closed)(void *userdata);                         /* the peer went away, or broke the rules */
+        void (*message)(void *userdata, const Wb__ToAgent *m); /* m lives for the call */
+        void (*drained)(void *userdata);                       /* control_queued() fell below CONTROL_LOW_BYTES */
+        void (*closed)(void *userdata);                        /* the peer went away, or broke the rules */
 };
 
 #define CONTROL_LOW_BYTES  (128u * 1024u)
-#define CONTROL_HIGH_BYTES (256u * 1024u)       /* stop producing above this */
+#define CONTROL_HIGH_BYTES (256u * 1024u) /* stop producing above this */
 
 /* Hands the conversation over. handler and userdata live until closed() or control_finish(). */
 void control_set_handler(struct control *c, const struct control_handler *handler, void *userdata);

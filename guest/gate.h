@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 enum gate_state {
-        GATE_CLOSED,            /* before the first activation; after a failed one; after quiesce */
+        GATE_CLOSED, /* before the first activation; after a failed one; after quiesce */
         GATE_ACTIVATING,
         GATE_OPEN,
 };
