@@ -21,6 +21,7 @@
 #define _cleanup_fclose_ _cleanup_(cleanup_fclosep)
 
 /* Defines fn##p for _cleanup_(fnp), where fn(T) frees a T that is not NULL. */
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): T is a type */
 #define DEFINE_CLEANUP(T, fn)                                                                                          \
         static inline void fn##p(T *p)                                                                                 \
         {                                                                                                              \

@@ -95,7 +95,7 @@ static int listen_at(const union socket_address *a, int *ret_fd)
 
 int transport_listen_host(const struct transport *t, uint32_t port, int *ret_fd)
 {
-        union socket_address a;
+        union socket_address a = {0};
         int r = 0;
 
         switch (t->kind) {
@@ -108,7 +108,7 @@ int transport_listen_host(const struct transport *t, uint32_t port, int *ret_fd)
 
 int transport_listen_guest(const struct transport *t, uint32_t port, int *ret_fd)
 {
-        union socket_address a;
+        union socket_address a = {0};
         int r = 0;
 
         if (t->kind == TRANSPORT_UNIX)
@@ -121,7 +121,7 @@ int transport_listen_guest(const struct transport *t, uint32_t port, int *ret_fd
 int transport_dial_host(const struct transport *t, uint32_t port, int *ret_fd)
 {
         _cleanup_close_ int fd = -1;
-        union socket_address a;
+        union socket_address a = {0};
         int r = 0;
 
         if (t->kind == TRANSPORT_UNIX)
@@ -141,7 +141,7 @@ int transport_dial_host(const struct transport *t, uint32_t port, int *ret_fd)
 
 int transport_peer_cid(int fd, uint32_t *ret_cid)
 {
-        union socket_address a;
+        union socket_address a = {0};
         socklen_t n = sizeof(a);
 
         if (getpeername(fd, &a.any, &n) < 0)
@@ -222,7 +222,7 @@ static int read_ok_line(struct transport_dial *d, short *ret_events)
 
 int transport_dial_start(struct transport_dial *d, const struct transport *t, uint32_t port, short *ret_events)
 {
-        union socket_address a;
+        union socket_address a = {0};
         int r = 0;
 
         *d = (struct transport_dial){.transport = *t, .port = port, .fd = -1, .state = DIAL_IDLE};
