@@ -21,7 +21,6 @@
 #define _cleanup_fclose_ _cleanup_(cleanup_fclosep)
 
 /* Defines fn##p for _cleanup_(fnp), where fn(T) frees a T that is not NULL. */
-/* NOLINTBEGIN(bugprone-macro-parentheses): T is a type */
 #define DEFINE_CLEANUP(T, fn)                                                                                          \
         static inline void fn##p(T *p)                                                                                 \
         {                                                                                                              \
@@ -29,7 +28,6 @@
                         fn(*p);                                                                                        \
         }                                                                                                              \
         struct cleanup_semicolon_
-/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* Closes fd if it is not negative and answers -1; errno stays, since the caller may be about to report it. */
 static inline int close_fd(int fd)
