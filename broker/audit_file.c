@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/audit_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "broker/audit_record.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/io.h"
+#include "proto/base/log.h"
+
+#define FILE_NAME   "audit.log"
+#define SEQ_DIGITS  20
+#define FILE_MODE   0640
+#define PROBE_BYTES 65536
+
+/* Longer than any record: a path fills at most a request head (16 KiB), each byte at most six. */
+#define TAIL_BYTES (512u * 1024u)
+
+/* The end of the file, at most TAIL_BYTES. */
+static int read_tail(int fd, uint64_t size_bytes, char **ret_text, size_t *ret_n)
+{
+        size_t want = size_bytes < TAIL_BYTES ? (size_t)size_bytes : TAIL_BYTES, n = 0;
+        _cleanup_free_ char *text = malloc(want + 1);
+
+        if (!text)
+                return -ENOMEM;
+        while (n < want) {
+                ssize_t got = pread(fd, text + n, want - n, (off_t)(size_bytes - want + n));
+
+                if (got < 0 && errno == EINTR)
+                        continue;
+                if (got <= 0)
+                        return got < 0 ? -errno : -EIO;
+                n += (size_t)got;
+        }
+        *ret_text = STEAL(text);
+        *ret_n = n;
+        return 0;
+}
+
+/* The last record's seq, 0 in an empty file; *ret_size is where the last whole line ends. */
+static int read_last_seq(int fd, uint64_t *ret_seq, uint64_t *ret_size)
+{
+        _cleanup_free_ char *text = NULL;
+        struct stat st;
+        const char *end, *begin;
+        uint64_t seq = 0;
+        size_t n;
+        int r;
+
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        r = read_tail(fd, (uint64_t)st.st_size, &text, &n);
+        if (r < 0)
+                return r;
+        end = memrchr(text, '\n', n);
+        if (!end && n >= TAIL_BYTES)
+                return -EBADMSG;
+        if (end) {
+                begin = memrchr(text, '\n', (size_t)(end - text));
+                begin = begin ? begin + 1 : text;
+                r = audit_record_seq(begin, (size_t)(end - begin), &seq);
+                if (r < 0)
+                        return r;
+        }
+        *ret_seq = seq;
+        *ret_size = (uint64_t)st.st_size - (n - (end ? (size_t)(end + 1 - text) : 0));
+        return 0;
+}
+
+/* The greatest SEQ among the files that were put aside. */
+static int find_rotated_seq(int dir_fd, uint64_t *ret)
+{
+        int copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+        uint64_t most = 0;
+
+        if (!dir) {
+                int r = -errno;
+
+                close_fd(copy);
+                return r;
+        }
+        for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+                uint64_t seq;
+                int end = 0;
+
+                if (sscanf(e->d_name, FILE_NAME ".%20" SCNu64 "%n", &seq, &end) == 1 && !e->d_name[end] &&
+                        strlen(e->d_name) == sizeof(FILE_NAME) + SEQ_DIGITS && seq > most)
+                        most = seq;
+        }
+        (void)closedir(dir);
+        *ret = most;
+        return 0;
+}
+
+static int open_log(struct audit_file *f)
+{
+        _cleanup_close_ int fd =
+                openat(f->dir_fd, FILE_NAME, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+        uint64_t seq, size;
+        struct stat st;
+        int r;
+
+        if (fd < 0)
+                return -errno;
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        if (!S_ISREG(st.st_mode))
+                return -EINVAL;
+        r = read_last_seq(fd, &seq, &size);
+        if (r < 0)
+                return r;
+        if (size < (uint64_t)st.st_size) {
+                log_warning("the audit log ends in half a record; %" PRIu64 " bytes are cut off",
+                        (uint64_t)st.st_size - size);
+                if (ftruncate(fd, (off_t)size) < 0)
+                        return -errno;
+        }
+        if (seq > f->seq)
+                f->seq = seq;
+        f->size_bytes = size;
+        f->torn = false;
+        f->fd = steal_fd(&fd);
+        return 0;
+}
+
+int audit_file_open(struct audit_file *f, const char *dir, uint64_t rotate_bytes)
+{
+        int r;
+
+        *f = (struct audit_file){.dir_fd = -1, .fd = -1, .rotate_bytes = rotate_bytes};
+        f->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (f->dir_fd < 0)
+                return -errno;
+        if (flock(f->dir_fd, LOCK_EX | LOCK_NB) < 0) {
+                r = errno == EWOULDBLOCK ? -EBUSY : -errno;
+                goto fail;
+        }
+        r = find_rotated_seq(f->dir_fd, &f->seq);
+        if (r < 0)
+                goto fail;
+        r = open_log(f);
+        if (r < 0)
+                goto fail;
+        return 0;
+fail:
+        audit_file_close(f);
+        return r;
+}
+
+void audit_file_close(struct audit_file *f)
+{
+        f->fd = close_fd(f->fd);
+        f->dir_fd = close_fd(f->dir_fd);
+}
+
+static int put_aside(struct audit_file *f)
+{
+        char name[sizeof(FILE_NAME) + SEQ_DIGITS + 1];
+        int r = audit_file_sync(f);
+
+        if (r < 0)
+                return r;
+        (void)snprintf(name, sizeof(name), FILE_NAME ".%020" PRIu64, f->seq);
+        if (renameat(f->dir_fd, FILE_NAME, f->dir_fd, name) < 0)
+                return -errno;
+        f->fd = close_fd(f->fd);
+        return 0;
+}
+
+/* Has a log with room for n bytes open. */
+static int prepare(struct audit_file *f, size_t n)
+{
+        struct stat st;
+        int r;
+
+        if (f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_nlink == 0) {
+                log_warning("the audit log was deleted; a new one is begun");
+                f->fd = close_fd(f->fd);
+        }
+        if (f->fd >= 0 && f->torn) {
+                if (ftruncate(f->fd, (off_t)f->size_bytes) < 0)
+                        return -errno;
+                f->torn = false;
+        }
+        if (f->fd >= 0 && f->size_bytes && f->size_bytes + n > f->rotate_bytes) {
+                r = put_aside(f);
+                if (r < 0)
+                        return r;
+        }
+        return f->fd < 0 ? open_log(f) : 0;
+}
+
+int audit_file_append(struct audit_file *f, const char *lines, size_t n, uint64_t last_seq)
+{
+        int r = prepare(f, n);
+
+        if (r < 0)
+                return r;
+        r = io_write_full(f->fd, lines, n);
+        if (r < 0) {
+                f->torn = ftruncate(f->fd, (off_t)f->size_bytes) < 0;
+                return r;
+        }
+        f->size_bytes += n;
+        f->seq = last_seq;
+        return 0;
+}
+
+int audit_file_sync(struct audit_file *f)
+{
+        return f->fd >= 0 && fdatasync(f->fd) < 0 ? -errno : 0;
+}
+
+int audit_file_probe(struct audit_file *f)
+{
+        int r = prepare(f, 0);
+
+        if (r < 0)
+                return r;
+        /* Blocks beyond the end stay reserved for the records to come. A file system that cannot do this is found out
+         * by writing. */
+        if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)f->size_bytes, PROBE_BYTES) < 0 && errno != EOPNOTSUPP)
+                return -errno;
+        return 0;
+}
