@@ -6,6 +6,7 @@
  * matched, resolved, dialled, compared with SNI and logged. Pure.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,3 +45,10 @@ int hostname_parse_address(const char *text, size_t n, struct hostname *ret);
 
 /* From binary; kind is HOST_IPV4 (4 bytes) or HOST_IPV6 (16 bytes). */
 void hostname_from_address(enum host_kind kind, const uint8_t *address, struct hostname *ret);
+
+/*
+ * RFC 5952 text of an IPv6 address, NUL-terminated; dotted: the last 32 bits as a dotted quad. Answers the length. The canonical text is
+ * dotted for ::ffff:0:0/96 alone.
+ */
+#define HOSTNAME_IPV6_TEXT_BYTES 46     /* INET6_ADDRSTRLEN */
+size_t hostname_format_ipv6(const uint8_t address[16], bool dotted, char ret_text[HOSTNAME_IPV6_TEXT_BYTES]);
