@@ -3,16 +3,17 @@
 
 /* A command of wbctl: one file each, found by the table in main.c. Exit statuses are those of INTERFACES.md, wbctl. */
 
-#define EXIT_NO      1          /* the answer is no: a denial, a failed verification */
-#define EXIT_USAGE   2          /* wrong usage or an invalid file */
-#define EXIT_TIMEOUT 124        /* run and exec: the command's time was up */
-#define EXIT_FAILED  125        /* wbctl or its peer failed */
+#define EXIT_NO      1   /* the answer is no: a denial, a failed verification */
+#define EXIT_USAGE   2   /* wrong usage or an invalid file */
+#define EXIT_TIMEOUT 124 /* run and exec: the command's time was up */
+#define EXIT_FAILED  125 /* wbctl or its peer failed */
 
 struct command {
-        const char *name;       /* "why"; "policy check" is the command "policy" with its own table */
-        const char *summary;    /* one line for `wbctl --help` */
-        int (*run)(int argc, char **argv);      /* argv[0] is the command's name; answers the exit status */
+        const char *name;                  /* "why"; "policy check" is the command "policy" with its own table */
+        const char *summary;               /* one line for `wbctl --help` */
+        int (*run)(int argc, char **argv); /* argv[0] is the command's name; answers the exit status */
 };
 
+int command_image(int argc, char **argv);
 int command_why(int argc, char **argv);
 int command_policy(int argc, char **argv);

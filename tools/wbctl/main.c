@@ -6,6 +6,7 @@
 #include "tools/wbctl/command.h"
 
 static const struct command commands[] = {
+        {"image", "build and list guest images", command_image},
         {NULL, NULL, NULL},
 };
 

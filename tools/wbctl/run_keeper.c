@@ -21,9 +21,9 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
-#define START_WAIT_MS    10000 /* for a program's socket, on a busy machine */
-#define END_WAIT_MS      3000  /* from SIGTERM to SIGKILL: the broker writes its last records */
-#define FILES_AT_A_TIME  16    /* nftw(): descriptors */
+#define START_WAIT_MS        10000      /* for a program's socket, on a busy machine */
+#define END_WAIT_MS          3000       /* from SIGTERM to SIGKILL: the broker writes its last records */
+#define FILES_AT_A_TIME      16         /* nftw(): descriptors */
 #define KEEPER_STATUS_FAILED (127 << 8) /* as waitpid() says it: exit status 127 */
 
 /* What the keeper says to wbctl; one packet each. */
@@ -50,8 +50,8 @@ struct keeper {
 /* The keeper's own side, in its process. */
 struct keeping {
         const struct keeper_plan *plan;
-        int fd;                 /* to wbctl; its end is wbctl's end */
-        int signal_fd;          /* SIGCHLD */
+        int fd;        /* to wbctl; its end is wbctl's end */
+        int signal_fd; /* SIGCHLD */
         struct program_state programs[KEEPER_SLOTS];
 };
 
@@ -90,13 +90,14 @@ static int leave_privileges(const struct keeper_plan *plan)
 
         if (geteuid() != 0)
                 return 0;
-        /* QEMU and wbvsock talk through unix sockets alone; a kernel without network namespaces is no reason to refuse. */
+        /* QEMU and wbvsock talk through unix sockets alone; a kernel without network namespaces is no reason to refuse.
+         */
         if (unshare(CLONE_NEWNET) < 0 && errno != EINVAL && errno != EPERM)
                 return -errno;
         if (plan->uid == 0)
                 return 0;
         if (setgroups(groups_n, &plan->extra_gid) < 0 || setresgid(plan->gid, plan->gid, plan->gid) < 0 ||
-            setresuid(plan->uid, plan->uid, plan->uid) < 0)
+                setresuid(plan->uid, plan->uid, plan->uid) < 0)
                 return -errno;
         return 0;
 }
@@ -107,7 +108,7 @@ static int redirect_output(const char *log_path)
         _cleanup_close_ int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
         if (null < 0 || log < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
-            dup2(log, STDERR_FILENO) < 0)
+                dup2(log, STDERR_FILENO) < 0)
                 return -errno;
         return 0;
 }

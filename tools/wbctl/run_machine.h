@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The virtual machine of one run, as QEMU's command line: no network card, no disk, no monitor, one vsock device. */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tools/wbctl/run_image.h"
+
+#define MACHINE_MEMORY_MIN_BYTES (UINT64_C(96) << 20) /* the default image unpacks to 22 MB beside itself */
+#define MACHINE_CPUS_MAX         255u                 /* q35 without x2APIC */
+
+struct machine {
+        const struct image *image;
+        uint64_t memory_bytes;
+        uint64_t cpus;
+        bool kvm;
+        const char *vsock_path; /* where wbvsock listens for QEMU */
+        const char *console_path;
+};
+
+/*
+ * Whether this process can make a virtual machine with KVM: it makes one. A device file that is there says nothing, in
+ * a VM without nested virtualisation it is there too. *ret_gid is the group through which a process of another user may
+ * use it, or (gid_t)-1.
+ */
+bool machine_kvm_usable(gid_t *ret_gid);
+
+/* QEMU's argv, NULL-terminated; machine_free_argv() frees it. 0 or -ENOMEM. */
+int machine_argv(const struct machine *machine, char ***ret_argv);
+void machine_free_argv(char **argv);
