@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Strict YAML with positions, for policies and the broker's configuration. One document, at most YAML_MAX_BYTES, no
- * alias, anchor, tag or merge, bounded depth and size, no duplicate key (quoted or not); CRLF and a byte order mark are fine. Files are
- * bound to structs by tables; every error has the position of the offending key or value. Pure.
+ * Strict YAML with positions, for policies and the broker's configuration. One document of UTF-8, at most YAML_MAX_BYTES, without
+ * aliases (an anchor that nobody uses is harmless), tags or merges, bounded in depth and nodes; CRLF and a byte order mark are fine. Files
+ * are bound to structs by tables, which refuse unknown and duplicate keys (quoted or not); every error has the position of the offending
+ * key or value, and the first one in the file is the one that is told. Pure.
  */
 
 #include <stdbool.h>
@@ -12,6 +13,8 @@
 #include <stdint.h>
 
 #define YAML_MAX_BYTES (1024u * 1024u)
+#define YAML_MAX_DEPTH 32u              /* our deepest file has six levels */
+#define YAML_MAX_NODES (256u * 1024u)   /* some 30 MB: a file of YAML_MAX_BYTES with nothing but rules has fewer */
 
 /* Where a file is wrong and why. `FILE:LINE:COLUMN: message`; lines and columns (bytes) from 1; line 0: the file as a whole. */
 struct yaml_error {
@@ -22,6 +25,9 @@ struct yaml_error {
 };
 void yaml_error_done(struct yaml_error *e);
 void yaml_error_print(const struct yaml_error *e);      /* to stderr */
+
+/* For errors of a file as a whole, such as one that cannot be read; answers YAML_E_INVALID. */
+int yaml_error_set(struct yaml_error *e, const char *file, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 enum yaml_kind {
         YAML_SCALAR,
@@ -71,12 +77,36 @@ struct yaml_field {
 /* 0, YAML_E_INVALID (unknown key with the nearest known one in the message, missing key, what bind() says), -ENOMEM. */
 int yaml_bind(const struct yaml_context *c, const struct yaml_node *mapping, const struct yaml_field *fields, size_t fields_n, void *target);
 
-/* Stock binders. What they allocate belongs to the target. */
+/* The value of a key, or NULL. The first, if the mapping was not bound and has it twice. */
+const struct yaml_node *yaml_get(const struct yaml_node *mapping, const char *key);
+
+/*
+ * Stock binders. What they allocate belongs to the target, also after a failure: start from a zeroed target, and free it whole. A plain
+ * scalar that YAML reads as null, a boolean or a number is no string; a quoted one is nothing but a string.
+ */
 struct yaml_range { uint64_t least, most; };
 struct yaml_words { const char *const *words; size_t n; };      /* an enum's names, by value */
 struct yaml_object { const struct yaml_field *fields; size_t fields_n; };
 int yaml_bind_u64(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member);    /* uint64_t; detail: yaml_range */
+int yaml_bind_port(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member);   /* uint16_t, 1 to 65535 */
 int yaml_bind_bool(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member);   /* bool */
 int yaml_bind_string(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member); /* char *, no control bytes */
 int yaml_bind_enum(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member);   /* an enum as int; detail: yaml_words */
 int yaml_bind_object(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member); /* embedded struct; detail: yaml_object */
+
+/*
+ * A list: member is a T *, calloc()ed, and the size_t at count_offset of the same target its length. Each item is bound by item.bind with
+ * item.detail; item.key stands in messages. Where an item fails, the count still says how many were allocated (zeroed or bound).
+ *
+ *     static const struct yaml_list ports = {.item = {"ports", yaml_bind_port}, .item_bytes = sizeof(uint16_t), .most = 1024,
+ *             .count_offset = offsetof(struct rule, ports_n)};
+ *     {"ports", yaml_bind_list, offsetof(struct rule, ports), &ports},
+ */
+struct yaml_list {
+        struct yaml_field item;         /* its offset is not used */
+        size_t item_bytes;
+        size_t most;                    /* items */
+        size_t count_offset;
+        bool may_be_empty;
+};
+int yaml_bind_list(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member);
