@@ -56,6 +56,7 @@ struct http1_head {
         uint8_t fields_n;
         uint16_t used;  /* of text; also what counts against the limit */
         uint16_t start; /* of the line that is coming in */
+        uint16_t first; /* of the first line, behind the empty ones */
         struct http1_field fields[HTTP1_FIELDS_MAX];
         char text[HTTP1_HEAD_MAX_BYTES + 1];
 };
