@@ -24,6 +24,8 @@ struct prefix {
 /* "203.0.114.0/24", "2001:4860::/32", or an address alone (all bits). */
 int prefix_parse(const char *text, size_t n, struct prefix *ret);
 
+void prefix_from_address(const struct hostname *address, struct prefix *ret);  /* all bits */
+
 /* Canonical, with /bits unless it is a whole address. */
 #define PREFIX_TEXT_MAX 64
 void prefix_format(const struct prefix *p, char ret_text[PREFIX_TEXT_MAX]);
@@ -34,12 +36,21 @@ bool prefix_contains(const struct prefix *p, const struct hostname *address);
  * The floor: compiled in, plus what the operator and the host add. An instance is immutable while requests are judged; a zeroed one is
  * the built-in floor.
  */
+struct floor_range {
+        struct prefix prefix;
+        char text[PREFIX_TEXT_MAX];
+};
+
 struct floor {
-        struct prefix *prefixes;        /* the operator's `floor.deny`, the host's own interfaces */
-        size_t prefixes_n;
-        char **names;                   /* the operator's `floor.deny_names`, canonical */
+        struct floor_range *ranges;     /* the operator's `floor.deny`, the host's own interfaces */
+        size_t ranges_n;
+        char **names;                   /* the operator's `floor.deny_names`, canonical; each with all below it */
         size_t names_n;
 };
+
+int floor_add_range(struct floor *floor, const struct prefix *prefix);         /* 0 or -ENOMEM */
+int floor_add_name(struct floor *floor, const struct hostname *name);          /* 0 or -ENOMEM */
+void floor_done(struct floor *floor);
 
 /* NULL, or what denies it: the range ("10.0.0.0/8") or the list's name ("localhost"). Points into static memory or *floor. */
 const char *floor_denies_address(const struct floor *floor, const struct hostname *address);

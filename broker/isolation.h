@@ -38,5 +38,5 @@ enum isolation_tier backend_declares(enum backend backend);
 /* Is tier at least as resistant to kernel escape as minimum? TIER_UNKNOWN satisfies nothing, not even itself. */
 bool isolation_satisfies(enum isolation_tier tier, enum isolation_tier minimum);
 
-/* The least tier for a policy: require_isolation, or what the class needs. */
+/* The least tier for a policy: what its class needs, or require_isolation where that is more. */
 enum isolation_tier isolation_needed(const struct policy *policy, bool allow_container_standard);

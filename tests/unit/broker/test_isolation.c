@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/isolation.h"
+
+#include <string.h>
+
+#include "tests/support/cases.h"
+
+/* In the order of resistance to kernel escape; written out again, since it is the order that the test is about. */
+static const enum isolation_tier order[] = {TIER_CONTAINER, TIER_GVISOR, TIER_MICROVM};
+#define ORDER_N (sizeof(order) / sizeof(*order))
+
+static void test_tiers_are_ordered(void)
+{
+        CU_ASSERT_EQUAL(ORDER_N, TIER_MAX_ - 1);
+        for (size_t i = 0; i < ORDER_N; i++)
+                for (size_t j = 0; j < ORDER_N; j++)
+                        CU_ASSERT_EQUAL(isolation_satisfies(order[i], order[j]), i >= j);
+}
+
+static void test_unknown_satisfies_nothing(void)
+{
+        for (int tier = 0; tier < TIER_MAX_; tier++)
+                CU_ASSERT_FALSE(isolation_satisfies(TIER_UNKNOWN, (enum isolation_tier)tier));
+}
+
+static void test_names_are_those_of_the_contract(void)
+{
+        static const char *const tiers[] = {"unknown", "container", "gvisor", "microvm"};
+        static const char *const backends[] = {"firecracker", "cloud-hypervisor", "qemu", "gvisor", "runc", "other"};
+
+        CU_ASSERT_EQUAL(sizeof(tiers) / sizeof(*tiers), TIER_MAX_);
+        CU_ASSERT_EQUAL(sizeof(backends) / sizeof(*backends), BACKEND_MAX_);
+        for (int i = 0; i < TIER_MAX_; i++)
+                CU_ASSERT_STRING_EQUAL(isolation_tier_name((enum isolation_tier)i), tiers[i]);
+        for (int i = 0; i < BACKEND_MAX_; i++)
+                CU_ASSERT_STRING_EQUAL(backend_name((enum backend)i), backends[i]);
+        CU_ASSERT_EQUAL(backend_declares(BACKEND_FIRECRACKER), TIER_MICROVM);
+        CU_ASSERT_EQUAL(backend_declares(BACKEND_CLOUD_HYPERVISOR), TIER_MICROVM);
+        CU_ASSERT_EQUAL(backend_declares(BACKEND_QEMU), TIER_MICROVM);
+        CU_ASSERT_EQUAL(backend_declares(BACKEND_GVISOR), TIER_GVISOR);
+        CU_ASSERT_EQUAL(backend_declares(BACKEND_RUNC), TIER_CONTAINER);
+        CU_ASSERT_EQUAL(backend_declares(BACKEND_OTHER), TIER_UNKNOWN);
+}
+
+static void test_what_each_class_needs(void)
+{
+        static const struct {
+                enum isolation_class class;
+                const char *name;
+                enum isolation_tier needed, with_flag;
+        } table[] = {
+                {CLASS_STANDARD, "standard", TIER_GVISOR, TIER_CONTAINER},
+                {CLASS_TRUSTED, "trusted", TIER_CONTAINER, TIER_CONTAINER},
+                {CLASS_UNTRUSTED, "untrusted", TIER_GVISOR, TIER_GVISOR},
+                {CLASS_HOSTILE, "hostile", TIER_MICROVM, TIER_MICROVM},
+                {CLASS_WASM, "wasm", TIER_GVISOR, TIER_CONTAINER},
+                {CLASS_DEVCONTAINER, "devcontainer", TIER_GVISOR, TIER_CONTAINER},
+        };
+
+        CU_ASSERT_EQUAL(sizeof(table) / sizeof(*table), CLASS_MAX_);
+        for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+                struct policy policy = {.isolation = table[i].class, .require_isolation = -1};
+
+                CU_ASSERT_STRING_EQUAL(isolation_class_name(table[i].class), table[i].name);
+                CU_ASSERT_EQUAL(isolation_needed(&policy, false), table[i].needed);
+                CU_ASSERT_EQUAL(isolation_needed(&policy, true), table[i].with_flag);
+        }
+}
+
+static void test_a_policy_only_raises_what_its_class_needs(void)
+{
+        struct policy policy = {.isolation = CLASS_TRUSTED, .require_isolation = TIER_MICROVM};
+
+        CU_ASSERT_EQUAL(isolation_needed(&policy, false), TIER_MICROVM);
+        CU_ASSERT_EQUAL(isolation_needed(&policy, true), TIER_MICROVM);
+        policy = (struct policy){.isolation = CLASS_HOSTILE, .require_isolation = TIER_CONTAINER};
+        CU_ASSERT_EQUAL(isolation_needed(&policy, true), TIER_MICROVM);
+}
+
+int main(void)
+{
+        CU_TestInfo tests[] = {
+                {"tiers are ordered", test_tiers_are_ordered},
+                {"unknown satisfies nothing", test_unknown_satisfies_nothing},
+                {"names are those of the contract", test_names_are_those_of_the_contract},
+                {"what each class needs", test_what_each_class_needs},
+                {"a policy only raises what its class needs", test_a_policy_only_raises_what_its_class_needs},
+                CU_TEST_INFO_NULL,
+        };
+
+        return cases_run("isolation", tests);
+}
