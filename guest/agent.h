@@ -4,18 +4,78 @@
 /* The agent: owns the loop, the gate, the conversations, the execs. One thread. */
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
 
 #include <event2/event.h>
 
 #include "guest/gate.h"
 #include "proto/wb.pb-c.h"
+#include "proto/wire/transport.h"
 
+struct activation;
+struct activation_record;
+struct child;
+struct control;
+struct control_server;
 struct exec_table;
+struct network;
+struct secret_store;
+
+/* Why the loop ended; main acts on it. */
+enum agent_end {
+        AGENT_END_EXIT,
+        AGENT_END_POWER_OFF,
+        AGENT_END_REBOOT,
+};
 
 struct agent {
         struct event_base *base;
         struct gate gate;
         bool pid1;
+        struct transport transport; /* where it listens and how it dials the host; path is main's */
+        uint32_t port;
+        uint64_t started_ns;
+        struct rlimit inherited_nofile; /* what the supervisor gave: for children */
+        char **workload_env; /* NAME=VALUE, NULL-terminated: what activation adds for workloads (proxy variables); or
+                                NULL */
+
         struct exec_table *execs;
-        char **workload_env;    /* NAME=VALUE, NULL-terminated: what activation adds for workloads (proxy variables) */
+        struct control_server *controls;
+        struct child *children;       /* guest/child: programs of the agent's own that run now */
+        struct secret_store *secrets; /* of the last activation; NULL before it and after quiesce */
+        struct event *secrets_timer;  /* the next expiry */
+        struct network *network;
+        struct activation *activation;  /* the one that runs now, or NULL */
+        struct activation_record *last; /* the last one that ended; never NULL */
+
+        struct event *signals[8];
+        struct event *ending;
+        enum agent_end end;
 };
+
+struct agent_config {
+        struct transport transport;
+        uint32_t port;
+        bool pid1;
+        struct rlimit inherited_nofile;
+};
+
+/* Binds the listener and sets everything up, without serving yet. *ret is freed with agent_free(). 0 or a negative
+ * errno, logged. */
+int agent_new(const struct agent_config *config, struct agent **ret);
+
+/* Serves until something ends it. */
+enum agent_end agent_run(struct agent *agent);
+
+/* Kills the execs and the agent's own children. Takes NULL. */
+void agent_free(struct agent *agent);
+
+/* The loop ends soon: what is queued to conversations gets a moment to leave. The first call counts. */
+void agent_end_soon(struct agent *agent, enum agent_end end);
+
+/* Replaces the secrets by store (NULL: none); the old ones are wiped. */
+void agent_set_secrets(struct agent *agent, struct secret_store *store);
+
+/* Answers InfoRequest. */
+int agent_send_info(struct agent *agent, struct control *c);

@@ -25,12 +25,17 @@ struct control_handler {
 };
 
 #define CONTROL_LOW_BYTES  (128u * 1024u)
-#define CONTROL_HIGH_BYTES (256u * 1024u) /* stop producing above this */
+#define CONTROL_HIGH_BYTES (256u * 1024u)       /* stop producing above this */
+#define CONTROL_MOST_BYTES (4u * 1024u * 1024u) /* a list's answer may be large */
 
 /* Hands the conversation over. handler and userdata live until closed() or control_finish(). */
 void control_set_handler(struct control *c, const struct control_handler *handler, void *userdata);
 
-/* Queues a message. 0; -EPIPE (the peer is gone), -ENOMEM, -EMSGSIZE. */
+/*
+ * Queues a message, or sends it at once if nothing is queued. 0; -EPIPE (the peer is gone), -ENOMEM, -EMSGSIZE,
+ * -ENOBUFS (CONTROL_MOST_BYTES are queued: the caller did not look at control_queued()). It never calls the handler:
+ * what it finds of the peer's end comes from the loop.
+ */
 int control_send(struct control *c, const Wb__FromAgent *m);
 
 /* Shorthand for Error. Printable detail; what is not is escaped. */
@@ -42,3 +47,16 @@ size_t control_queued(const struct control *c);
 void control_finish(struct control *c);
 
 struct agent *control_agent(struct control *c);
+
+/*
+ * All conversations of the agent: accepts on listen_fd (taken over), at most CONTROL_MAX at a time. When that many are
+ * there, the oldest one that has not said anything yet makes room; if all have, the new one is closed.
+ */
+#define CONTROL_MAX 256
+
+struct control_server;
+
+int control_server_new(struct agent *agent, int listen_fd, struct control_server **ret);
+
+/* Closes all; handlers hear closed(). Takes NULL. */
+void control_server_free(struct control_server *server);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Between activate.c (the transaction) and activate_steps.c (what the steps do). */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <event2/event_struct.h>
+
+#include "guest/activate.h"
+#include "guest/clock.h"
+#include "guest/hooks.h"
+#include "guest/identity.h"
+#include "guest/network.h"
+#include "guest/secret.h"
+
+/* What of the message outlives it, and the state of the step that waits. */
+struct activation {
+        struct agent *agent;
+        struct control *control; /* NULL once the host has gone away */
+        struct activation_record *record;
+        enum activate_step step;
+        uint64_t step_started_ns;
+        bool waiting; /* for activation_step_done() */
+
+        uint8_t seed[WB_SEED_BYTES];
+        size_t seed_n;
+        uint64_t generation;
+        char hostname[WB_HOSTNAME_MAX + 1];
+        char id[IDENTITY_ID_BYTES];
+        bool set_clock;
+        struct secret_store *secrets; /* until they are handed to the agent */
+        bool has_network;
+        struct network_config network;
+
+        struct clock_exchanges exchanges;
+        uint32_t probe_cookie;
+        uint64_t probe_sent_ns;
+        struct event timer; /* for the host's answer */
+
+        struct hooks hooks;
+        char **hooks_env;
+};
+
+/* Copies what is needed of the message. 0 or a negative errno. */
+int activation_take(struct activation *a, const Wb__Activate *m);
+void activation_drop(struct activation *a);
+
+/* A step: 0, a negative errno (said in the report), or this: the step goes on and ends with activation_step_done(). */
+#define ACTIVATE_E_WAIT 1
+int activation_run_step(struct activation *a, struct report *report);
+void activation_step_done(struct activation *a, int r);
+
+/* The host's answer to a ClockProbe. */
+void activation_clock_sample(struct activation *a, const Wb__ClockSample *m);

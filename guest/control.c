@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/control.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+
+#include "guest/activate.h"
+#include "guest/agent.h"
+#include "guest/control_internal.h"
+#include "guest/exec.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/log.h"
+#include "proto/wire/codec.h"
+
+#define OPENING_MS     10000 /* a peer that has not said what it wants by then does not mean it */
+#define LINGERING_MS   500   /* for the peer to read our end before its own unread bytes would reset it */
+#define IOV_MAX_USED   16
+#define READS_PER_TURN 4 /* then others have theirs */
+
+enum control_state {
+        CONTROL_OPENING,   /* the first message has not come */
+        CONTROL_OPEN,      /* a handler runs it */
+        CONTROL_FINISHING, /* what is queued leaves */
+        CONTROL_LINGERING, /* all has left and the peer was told; what still comes is thrown away */
+        CONTROL_DEAD,      /* freed at the end of the event callback that finds it */
+};
+
+/* By state: what may follow, and how long it may last. */
+static const struct {
+        unsigned next;
+        unsigned limit_ms; /* 0: any time */
+} states[] = {
+        [CONTROL_OPENING] = {1u << CONTROL_OPEN | 1u << CONTROL_FINISHING | 1u << CONTROL_DEAD, OPENING_MS},
+        [CONTROL_OPEN] = {1u << CONTROL_FINISHING | 1u << CONTROL_DEAD, 0},
+        [CONTROL_FINISHING] = {1u << CONTROL_LINGERING | 1u << CONTROL_DEAD, 0},
+        [CONTROL_LINGERING] = {1u << CONTROL_DEAD, LINGERING_MS},
+        [CONTROL_DEAD] = {1u << CONTROL_DEAD, 0},
+};
+static_assert(sizeof(states) / sizeof(states[0]) == CONTROL_DEAD + 1, "a row for each state");
+
+struct out_frame {
+        struct out_frame *next;
+        uint8_t *bytes;
+        size_t n;
+};
+
+struct control {
+        struct control_server *server;
+        struct control *older, *newer;
+        enum control_state state;
+        int fd;
+        struct event readable, writable, timer;
+
+        struct frame_reader reader;
+        size_t reader_charged; /* of server->reader_bytes */
+
+        struct out_frame *first, *last;
+        size_t first_sent;
+        size_t queued;
+        bool above_low;  /* drained() is owed */
+        bool broken;     /* writing failed */
+        bool peer_ended; /* it will say nothing more */
+
+        const struct control_handler *handler;
+        void *userdata;
+};
+
+/* The one place that changes the state and what the loop waits for in it. */
+static void set_state(struct control *c, enum control_state state)
+{
+        assert(states[c->state].next & 1u << state);
+        c->state = state;
+        (void)evtimer_del(&c->timer);
+        if (states[state].limit_ms) {
+                unsigned ms = states[state].limit_ms;
+                struct timeval limit = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+
+                (void)evtimer_add(&c->timer, &limit);
+        }
+        if (state == CONTROL_DEAD) {
+                (void)event_del(&c->readable);
+                (void)event_del(&c->writable);
+        }
+}
+
+/* ---- output */
+
+static void free_first(struct control *c)
+{
+        struct out_frame *f = c->first;
+
+        c->first = f->next;
+        if (!c->first)
+                c->last = NULL;
+        c->first_sent = 0;
+        free(f->bytes);
+        free(f);
+}
+
+static void take_sent(struct control *c, size_t n)
+{
+        c->queued -= n;
+        while (n) {
+                size_t left = c->first->n - c->first_sent;
+
+                if (n < left) {
+                        c->first_sent += n;
+                        return;
+                }
+                n -= left;
+                free_first(c);
+        }
+}
+
+/* Writes as much as the socket takes. 0 (also if some is left), or -EPIPE. */
+static int flush(struct control *c)
+{
+        while (c->first) {
+                struct iovec iov[IOV_MAX_USED];
+                struct msghdr m = {.msg_iov = iov};
+                ssize_t put;
+
+                for (struct out_frame *f = c->first; f && m.msg_iovlen < IOV_MAX_USED; f = f->next) {
+                        size_t skip = f == c->first ? c->first_sent : 0;
+
+                        iov[m.msg_iovlen++] = (struct iovec){f->bytes + skip, f->n - skip};
+                }
+                put = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+                if (put < 0 && errno == EINTR)
+                        continue;
+                if (put < 0)
+                        return errno == EAGAIN || errno == ENOBUFS ? 0 : -EPIPE;
+                take_sent(c, (size_t)put);
+        }
+        return 0;
+}
+
+static void end_output(struct control *c)
+{
+        (void)shutdown(c->fd, SHUT_WR);
+        set_state(c, CONTROL_LINGERING);
+        if (c->peer_ended)
+                (void)evtimer_add(&c->timer, &(struct timeval){0});
+}
+
+/* After any flush: waits for the socket if something is left, else goes on to what was waiting for that. */
+static void flushed(struct control *c, int r)
+{
+        if (r < 0) {
+                c->broken = true;
+                event_active(&c->writable, EV_WRITE, 0); /* never from within control_send() */
+        } else if (c->first) {
+                (void)event_add(&c->writable, NULL);
+        } else if (c->state == CONTROL_FINISHING) {
+                end_output(c);
+        }
+}
+
+int control_send(struct control *c, const Wb__FromAgent *m)
+{
+        struct out_frame *f;
+        int r;
+
+        if (c->broken || (c->state != CONTROL_OPENING && c->state != CONTROL_OPEN))
+                return -EPIPE;
+        if (c->queued >= CONTROL_MOST_BYTES)
+                return -ENOBUFS;
+        f = calloc(1, sizeof(*f));
+        if (!f)
+                return -ENOMEM;
+        r = codec_pack_from_agent(m, &f->bytes, &f->n);
+        if (r < 0) {
+                free(f);
+                return r;
+        }
+        if (c->last)
+                c->last->next = f;
+        else
+                c->first = f;
+        c->last = f;
+        c->queued += f->n;
+        if (c->first == f)
+                flushed(c, flush(c));
+        if (c->queued >= CONTROL_LOW_BYTES)
+                c->above_low = true;
+        return c->broken ? -EPIPE : 0;
+}
+
+int control_send_error(struct control *c, const char *reason, const char *detail)
+{
+        char text[512];
+        size_t n = 0;
+        Wb__Error error = WB__ERROR__INIT;
+        Wb__FromAgent m = WB__FROM_AGENT__INIT;
+
+        for (const char *p = detail; *p && n + 5 < sizeof(text); p++) {
+                unsigned char b = (unsigned char)*p;
+
+                n += (size_t)sprintf(text + n, isprint(b) ? "%c" : "\\x%02x", b);
+        }
+        text[n] = '\0';
+        error.reason = (char *)(uintptr_t)reason;
+        error.detail = text;
+        m.body_case = WB__FROM_AGENT__BODY_ERROR;
+        m.error = &error;
+        return control_send(c, &m);
+}
+
+size_t control_queued(const struct control *c)
+{
+        return c->queued;
+}
+
+void control_finish(struct control *c)
+{
+        if (c->state != CONTROL_OPENING && c->state != CONTROL_OPEN)
+                return;
+        c->handler = NULL;
+        set_state(c, CONTROL_FINISHING);
+        if (!c->broken && !c->first)
+                end_output(c);
+}
+
+/* ---- life */
+
+void control_set_handler(struct control *c, const struct control_handler *handler, void *userdata)
+{
+        c->handler = handler;
+        c->userdata = userdata;
+        if (c->state == CONTROL_OPENING)
+                set_state(c, CONTROL_OPEN);
+}
+
+struct agent *control_agent(struct control *c)
+{
+        return c->server->agent;
+}
+
+/* The peer is gone, or we are through with it; whoever runs the conversation hears of it once. */
+static void die(struct control *c)
+{
+        const struct control_handler *handler = c->handler;
+
+        if (c->state == CONTROL_DEAD)
+                return;
+        c->handler = NULL;
+        set_state(c, CONTROL_DEAD);
+        if (handler)
+                handler->closed(c->userdata);
+}
+
+void control_free(struct control *c)
+{
+        die(c);
+        (void)evtimer_del(&c->timer);
+        control_server_unlink(c->server, c->reader_charged);
+        if (c->older)
+                c->older->newer = c->newer;
+        else
+                c->server->oldest = c->newer;
+        if (c->newer)
+                c->newer->older = c->older;
+        else
+                c->server->newest = c->older;
+        while (c->first)
+                free_first(c);
+        frame_reader_done(&c->reader);
+        close_fd(c->fd);
+        free(c);
+}
+
+bool control_is_silent(const struct control *c)
+{
+        return c->state == CONTROL_OPENING;
+}
+
+struct control *control_newer(const struct control *c)
+{
+        return c->newer;
+}
+
+static void break_off(struct control *c, const char *detail)
+{
+        const struct control_handler *handler = c->handler;
+
+        (void)control_send_error(c, "protocol", detail);
+        control_finish(c);
+        if (handler)
+                handler->closed(c->userdata);
+}
+
+/* ---- input */
+
+static void open_conversation(struct control *c, const Wb__ToAgent *m)
+{
+        struct agent *agent = control_agent(c);
+
+        switch (m->body_case) {
+        case WB__TO_AGENT__BODY_INFO:
+                (void)agent_send_info(agent, c);
+                control_finish(c);
+                break;
+        case WB__TO_AGENT__BODY_ACTIVATE: activate_open(agent, c, m->activate); break;
+        case WB__TO_AGENT__BODY_QUIESCE: activate_quiesce(agent, c); break;
+        case WB__TO_AGENT__BODY_SHUTDOWN: control_shutdown(c, m->shutdown); break;
+        case WB__TO_AGENT__BODY_EXEC_START:
+                if (gate_is_open(&agent->gate)) {
+                        exec_open_start(agent->execs, c, m->exec_start);
+                } else {
+                        (void)control_send_error(c, "not_ready", "the guest has not been activated");
+                        control_finish(c);
+                }
+                break;
+        case WB__TO_AGENT__BODY_EXEC_ATTACH: exec_open_attach(agent->execs, c, m->exec_attach); break;
+        case WB__TO_AGENT__BODY_EXEC_KILL: exec_open_kill(agent->execs, c, m->exec_kill); break;
+        case WB__TO_AGENT__BODY_EXEC_LIST: exec_open_list(agent->execs, c); break;
+        case WB__TO_AGENT__BODY_INPUT:
+        case WB__TO_AGENT__BODY_CREDIT:
+        case WB__TO_AGENT__BODY_SIGNAL:
+        case WB__TO_AGENT__BODY_RESIZE:
+        case WB__TO_AGENT__BODY_CLOCK_SAMPLE: break_off(c, "this message opens no conversation"); break;
+        case WB__TO_AGENT__BODY__NOT_SET:
+        case _WB__TO_AGENT__BODY__CASE_IS_INT_SIZE: break_off(c, "an empty message"); break;
+        }
+}
+
+static void take_frame(struct control *c, const uint8_t *payload, size_t n)
+{
+        Wb__ToAgent *m = NULL;
+        int r = codec_unpack_to_agent(payload, n, &m);
+
+        if (r == 0 && c->state == CONTROL_OPENING)
+                open_conversation(c, m);
+        else if (r == 0 && c->handler)
+                c->handler->message(c->userdata, m);
+        else if (r != 0)
+                break_off(c, r == CODEC_E_MALFORMED ? "not a message of this protocol" : "no memory for this message");
+        codec_free_to_agent(m);
+}
+
+static bool is_listening(const struct control *c)
+{
+        return c->state == CONTROL_OPENING || c->state == CONTROL_OPEN;
+}
+
+/* Cuts bytes into frames and has each taken. */
+static void take_bytes(struct control *c, const uint8_t *p, size_t n)
+{
+        while (n && is_listening(c)) {
+                bool opening = c->state == CONTROL_OPENING;
+                const uint8_t *payload;
+                size_t payload_n;
+                int r = frame_read(&c->reader, &p, &n, &payload, &payload_n);
+
+                if (control_server_charge(c->server, &c->reader_charged, c->reader.room) < 0 && r >= 0)
+                        r = -ENOBUFS;
+                if (r == FRAME_E_MORE)
+                        return;
+                if (r < 0) {
+                        break_off(
+                                c, r == -EMSGSIZE ? "a frame is larger than 1 MiB" : "too much is being sent at once");
+                        return;
+                }
+                take_frame(c, payload, payload_n);
+                if (opening)
+                        explicit_bzero((uint8_t *)(uintptr_t)payload, payload_n); /* it may have been secrets */
+                if (c->reader.room > CONTROL_READER_KEEP_BYTES)
+                        frame_reader_done(&c->reader);
+                (void)control_server_charge(c->server, &c->reader_charged, c->reader.room);
+        }
+}
+
+static void on_readable(evutil_socket_t fd, short events, void *userdata)
+{
+        struct control *c = userdata;
+        struct control_server *server = c->server;
+
+        (void)events;
+        for (int i = 0; i < READS_PER_TURN && c->state != CONTROL_DEAD; i++) {
+                bool opening = c->state == CONTROL_OPENING;
+                ssize_t got = recv(fd, server->buffer, sizeof(server->buffer), MSG_DONTWAIT);
+
+                if (got < 0 && (errno == EAGAIN || errno == EINTR))
+                        break;
+                if (got == 0 && c->state == CONTROL_FINISHING) {
+                        c->peer_ended = true; /* it may read yet */
+                        (void)event_del(&c->readable);
+                        break;
+                }
+                if (got <= 0) {
+                        die(c);
+                        break;
+                }
+                take_bytes(c, server->buffer, (size_t)got);
+                if (opening)
+                        explicit_bzero(server->buffer, (size_t)got);
+                if ((size_t)got < sizeof(server->buffer))
+                        break;
+        }
+        if (c->state == CONTROL_DEAD)
+                control_free(c);
+}
+
+static void on_writable(evutil_socket_t fd, short events, void *userdata)
+{
+        struct control *c = userdata;
+
+        (void)fd;
+        (void)events;
+        if (!c->broken)
+                flushed(c, flush(c));
+        if (c->broken)
+                die(c);
+        if (c->state == CONTROL_DEAD) {
+                control_free(c);
+                return;
+        }
+        if (c->above_low && c->queued < CONTROL_LOW_BYTES) {
+                c->above_low = false;
+                if (c->handler && c->handler->drained)
+                        c->handler->drained(c->userdata);
+        }
+}
+
+/* A state's time is up: a silent opener, or a peer that keeps talking after the end. */
+static void on_timer(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)fd;
+        (void)events;
+        control_free(userdata);
+}
+
+int control_new(struct control_server *server, int fd, struct control **ret)
+{
+        struct control *c = calloc(1, sizeof(*c));
+
+        if (!c)
+                return -ENOMEM;
+        c->server = server;
+        c->fd = fd;
+        c->older = server->newest;
+        if (c->older)
+                c->older->newer = c;
+        else
+                server->oldest = c;
+        server->newest = c;
+        (void)event_assign(&c->readable, server->agent->base, fd, EV_READ | EV_PERSIST, on_readable, c);
+        (void)event_assign(&c->writable, server->agent->base, fd, EV_WRITE, on_writable, c);
+        (void)evtimer_assign(&c->timer, server->agent->base, on_timer, c);
+        (void)event_add(&c->readable, NULL);
+        (void)evtimer_add(&c->timer, &(struct timeval){.tv_sec = OPENING_MS / 1000});
+        *ret = c;
+        return 0;
+}

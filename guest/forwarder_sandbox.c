@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/forwarder_sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "proto/base/log.h"
+#include "proto/wire/limits.h"
+
+#define DESCRIPTORS_MAX 1100 /* two a connection, and a few */
+
+/* Could uid connect to path? Asked as uid, since folders on the way count too. */
+static int may_connect(uid_t uid, const char *path)
+{
+        int r;
+
+        if (seteuid(uid) < 0)
+                return -errno;
+        r = faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0 ? -errno : 0;
+        return seteuid(0) < 0 ? -errno : r;
+}
+
+static uid_t choose_uid(const struct transport *t)
+{
+        char path[256];
+        struct stat st;
+
+        if (t->kind != TRANSPORT_UNIX)
+                return FORWARDER_UID;
+        (void)snprintf(path, sizeof(path), "%s/%u", t->path, WB_PORT_EGRESS);
+        if (stat(path, &st) < 0) {
+                /* Not there yet; then the folder's owner makes it, most likely. */
+                if (stat(t->path, &st) < 0 || may_connect(FORWARDER_UID, t->path) == -EACCES)
+                        return 0;
+                return st.st_mode & 0001 ? FORWARDER_UID : st.st_uid;
+        }
+        if (may_connect(FORWARDER_UID, path) == 0)
+                return FORWARDER_UID;
+        return may_connect(st.st_uid, path) == 0 ? st.st_uid : 0;
+}
+
+static int drop_capabilities(void)
+{
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+        (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+}
+
+static int become(uid_t uid)
+{
+        gid_t gid = uid == 0 ? 0 : FORWARDER_UID;
+
+        if (geteuid() != 0)
+                return drop_capabilities();
+        /* While CAP_SETPCAP is there; without it there is nothing that could come back by an exec, which the filter
+         * refuses besides. */
+        for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+                (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+        if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+                return -errno;
+        return drop_capabilities();
+}
+
+/* What libevent, the relaying and glibc's allocator need; a socket of the transport's family alone. */
+static const int allowed[] = {
+        SCMP_SYS(epoll_wait),
+        SCMP_SYS(epoll_pwait),
+        SCMP_SYS(epoll_ctl),
+        SCMP_SYS(accept4),
+        SCMP_SYS(recvfrom),
+        SCMP_SYS(sendto),
+        SCMP_SYS(shutdown),
+        SCMP_SYS(close),
+        SCMP_SYS(connect),
+        SCMP_SYS(getsockopt),
+        SCMP_SYS(setsockopt),
+        SCMP_SYS(fcntl),
+        SCMP_SYS(write),
+        SCMP_SYS(brk),
+        SCMP_SYS(mmap),
+        SCMP_SYS(munmap),
+        SCMP_SYS(mremap),
+        SCMP_SYS(madvise),
+        SCMP_SYS(clock_gettime),
+        SCMP_SYS(gettimeofday),
+        SCMP_SYS(futex),
+        SCMP_SYS(rt_sigreturn),
+        SCMP_SYS(rt_sigprocmask),
+        SCMP_SYS(restart_syscall),
+        SCMP_SYS(exit_group),
+        SCMP_SYS(getpid),
+        SCMP_SYS(gettid),
+        SCMP_SYS(tgkill),
+};
+
+static int filter_syscalls(int family)
+{
+        scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+        int r = ctx ? 0 : -ENOMEM;
+
+        for (size_t i = 0; r == 0 && i < sizeof(allowed) / sizeof(allowed[0]); i++)
+                r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0);
+        if (r == 0)
+                r = seccomp_rule_add(
+                        ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, SCMP_A0_32(SCMP_CMP_EQ, (unsigned)family, 0));
+        if (r == 0)
+                r = seccomp_load(ctx);
+        seccomp_release(ctx);
+        return r;
+}
+
+int forwarder_enter_sandbox(const struct transport *t)
+{
+        struct rlimit descriptors = {DESCRIPTORS_MAX, DESCRIPTORS_MAX}, none = {0, 0};
+        uid_t uid = geteuid() == 0 ? choose_uid(t) : geteuid();
+        int r;
+
+        (void)setrlimit(RLIMIT_NOFILE, &descriptors);
+        (void)setrlimit(RLIMIT_CORE, &none);
+        r = become(uid);
+        if (r < 0)
+                return log_errno(r, "cannot give up privileges");
+        if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return log_errno(-errno, "cannot protect the forwarder");
+        r = filter_syscalls(t->kind == TRANSPORT_UNIX ? AF_UNIX : AF_VSOCK);
+        if (r < 0)
+                return log_errno(r, "cannot load the system call filter");
+        return 0;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "guest/agent.h"
+#include "guest/forwarder.h"
+#include "guest/init.h"
+#include "guest/options.h"
+#include "guest/self.h"
+#include "proto/base/log.h"
+#include "proto/base/options.h"
+
+/* A kernel hands its unknown parameters to PID 1; an exit would be its panic. */
+static int parse_options(int argc, char **argv, bool pid1, struct agent_options *ret)
+{
+        char *none[] = {argv[0], NULL};
+        int r = agent_options_parse(argc, argv, ret);
+
+        if (r == 0 || !pid1)
+                return r;
+        log_warning("arguments that are not understood are left aside");
+        return agent_options_parse(1, none, ret);
+}
+
+static int end(enum agent_end how, bool pid1, enum transport_kind kind)
+{
+        enum init_end init = how == AGENT_END_REBOOT ? INIT_REBOOT : INIT_POWER_OFF;
+        int r;
+
+        /* In a container the end of its first process is the container's, and a service's end is all that it can bring
+         * about. */
+        if (how == AGENT_END_EXIT || kind == TRANSPORT_UNIX)
+                return EXIT_SUCCESS;
+        if (pid1) {
+                init_finish(init);
+                for (;;)
+                        (void)pause();
+        }
+        r = init_ask(init);
+        if (r < 0)
+                (void)log_errno(r, "cannot have the system end");
+        return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int serve(const struct agent_options *options, bool pid1, const struct rlimit *nofile, const char *notify_socket)
+{
+        struct agent_config config = {
+                .transport = options->listen, .port = options->port, .pid1 = pid1, .inherited_nofile = *nofile};
+        struct agent *agent;
+        enum agent_end how;
+
+        if (agent_new(&config, &agent) < 0)
+                return EXIT_FAILURE;
+        log_info("serving%s", pid1 ? " as PID 1" : "");
+        self_notify(notify_socket, "READY=1");
+        how = agent_run(agent);
+        self_notify(notify_socket, "STOPPING=1");
+        agent_free(agent);
+        return end(how, pid1, options->listen.kind);
+}
+
+int main(int argc, char **argv)
+{
+        bool pid1 = getpid() == 1;
+        struct agent_options options;
+        struct rlimit nofile;
+        char *notify_socket;
+        int r;
+
+        if (argc == 3 && strcmp(argv[1], FORWARDER_ARGUMENT) == 0)
+                return forwarder_main(argv[2]);
+        log_setup("wbagent", LOG_LEVEL_INFO);
+        r = parse_options(argc, argv, pid1, &options);
+        if (r != 0)
+                return r == OPTIONS_E_HELP ? EXIT_SUCCESS : OPTIONS_E_USAGE;
+        log_setup("wbagent", options.verbose ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
+        self_normalise(&nofile);
+        self_forget_environment(&notify_socket);
+        if (pid1)
+                init_prepare();
+        self_protect();
+        r = serve(&options, pid1, &nofile, notify_socket);
+        free(notify_socket);
+        return r;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The guest's way out. Where a broker listens on the host, a forwarder on the loopback carries its proxy to workloads,
+ * which hear of it by the usual environment variables; certificates of the broker's CA are added to the image's own in
+ * one bundle.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "guest/report.h"
+
+struct agent;
+struct network;
+
+/* What an activation asks for. */
+struct network_config {
+        bool egress;
+        struct network_pem {
+                uint8_t *bytes;
+                size_t n;
+        } * ca;
+        size_t ca_n;
+};
+
+int network_new(struct agent *agent, struct network **ret);
+
+/* Stops the forwarder. Takes NULL. */
+void network_free(struct network *network);
+
+/*
+ * Starts or stops the forwarder and sets agent->workload_env; a forwarder that runs is replaced, so that no connection
+ * of an earlier life is left. 0 or a negative errno, said in the report.
+ */
+int network_apply(struct network *network, const struct network_config *config, struct report *report);
+
+/* Ends all connections; the next network_apply() starts anew. */
+void network_stop(struct network *network);
+
+/* "running", "restarting", "stopped". */
+const char *network_forwarder_state(const struct network *network);
+
+/* The variables alone; pure. *ret is NULL-terminated and freed with network_free_env(). */
+int network_make_env(bool egress, const char *ca_file, char ***ret);
+void network_free_env(char **env);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/base/options.h"
+#include "proto/base/parse.h"
+#include "proto/wire/limits.h"
+
+struct raw_options {
+        const char *listen;
+        bool verbose;
+        bool version;
+};
+
+static const struct option_spec specs[] = {
+        {"listen", 0, OPTION_STRING, offsetof(struct raw_options, listen), "vsock:PORT|unix:DIR",
+                "where the host reaches it (vsock:1024)"},
+        {"verbose", 'v', OPTION_FLAG, offsetof(struct raw_options, verbose), NULL, "log more"},
+        {"version", 0, OPTION_FLAG, offsetof(struct raw_options, version), NULL, "print the version"},
+};
+
+static const struct option_table table = {
+        .usage = "wbagent [--listen vsock:PORT|unix:DIR]",
+        .summary =
+                "The agent in a guest: runs the host's commands and puts the machine in order before any of them. As PID 1 it is the guest's init.",
+        .example = "wbagent --listen vsock:1024",
+        .specs = specs,
+        .specs_n = sizeof(specs) / sizeof(specs[0]),
+};
+
+int agent_options_parse_listen(const char *text, struct transport *ret_transport, uint32_t *ret_port)
+{
+        uint64_t port = WB_PORT_CONTROL;
+
+        if (strncmp(text, "unix:", 5) == 0 && text[5]) {
+                *ret_transport = (struct transport){.kind = TRANSPORT_UNIX, .path = text + 5};
+        } else if (strcmp(text, "vsock") == 0) {
+                *ret_transport = (struct transport){.kind = TRANSPORT_VSOCK};
+        } else if (strncmp(text, "vsock:", 6) == 0) {
+                if (parse_u64(text + 6, UINT32_MAX - 1, &port) < 0 || port == 0)
+                        return -EINVAL;
+                *ret_transport = (struct transport){.kind = TRANSPORT_VSOCK};
+        } else {
+                return -EINVAL;
+        }
+        *ret_port = (uint32_t)port;
+        return 0;
+}
+
+int agent_options_parse(int argc, char **argv, struct agent_options *ret)
+{
+        struct raw_options raw = {.listen = "vsock"};
+        struct agent_options parsed = {0};
+        size_t rest_n;
+        char **rest;
+        int r = options_parse(&table, argc, argv, &raw, &rest, &rest_n);
+
+        if (r != 0)
+                return r;
+        if (raw.version) {
+                printf("wbagent %s\n", WB_VERSION);
+                return OPTIONS_E_HELP;
+        }
+        if (rest_n)
+                return options_usage_error(&table, "'%s' is one argument too many", rest[0]);
+        if (agent_options_parse_listen(raw.listen, &parsed.listen, &parsed.port) < 0)
+                return options_usage_error(&table, "--listen wants vsock:PORT or unix:DIR, not '%s'", raw.listen);
+        parsed.verbose = raw.verbose;
+        *ret = parsed;
+        return 0;
+}
