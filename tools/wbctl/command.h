@@ -17,3 +17,6 @@ struct command {
 int command_image(int argc, char **argv);
 int command_why(int argc, char **argv);
 int command_policy(int argc, char **argv);
+int command_activate(int argc, char **argv);
+int command_info(int argc, char **argv);
+int command_shutdown(int argc, char **argv);

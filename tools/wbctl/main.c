@@ -6,7 +6,10 @@
 #include "tools/wbctl/command.h"
 
 static const struct command commands[] = {
+        {"activate", "put a guest in order and open it to commands, without a broker", command_activate},
         {"image", "build and list guest images", command_image},
+        {"info", "what a guest's agent is and has", command_info},
+        {"shutdown", "end a guest", command_shutdown},
         {NULL, NULL, NULL},
 };
 
