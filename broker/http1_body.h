@@ -71,10 +71,9 @@ size_t http1_chunk_open(uint64_t n, char ret_text[HTTP1_CHUNK_OPEN_MAX]);
  * Moves what can be moved from bytes to ret_out, as chunks where chunked is set. *ret_taken of n were used, *ret_n of
  * room written (room at least HTTP1_TRANSFER_ROOM_MIN to make progress). MORE: give more bytes; DATA: give more room;
  * END: all of it, the last chunk included, is in ret_out; MALFORMED: what was written before may still be forwarded.
+ * With HTTP1_FRAMING_UNTIL_CLOSE the end comes from http1_body_eof(); where chunked is set, call once more after it,
+ * with no bytes.
  */
 #define HTTP1_TRANSFER_ROOM_MIN 64u
 enum http1_body_event http1_body_transfer(struct http1_body *b, const uint8_t *bytes, size_t n, size_t *ret_taken,
         bool chunked, uint8_t *ret_out, size_t room, size_t *ret_n);
-
-/* With HTTP1_FRAMING_UNTIL_CLOSE and chunked: after http1_body_eof() said END, HTTP1_CHUNK_LAST is the caller's to
- * send. */

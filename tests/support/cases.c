@@ -53,9 +53,12 @@ bool case_is_one_of(const json_t *c, const char *key, const char *text)
 
         if (json_is_string(want))
                 return strcmp(json_string_value(want), text) == 0;
-        for (size_t i = 0; i < json_array_size(want); i++)
-                if (strcmp(json_string_value(json_array_get(want, i)), text) == 0)
+        for (size_t i = 0; i < json_array_size(want); i++) {
+                const char *one = json_string_value(json_array_get(want, i));
+
+                if (one && strcmp(one, text) == 0)
                         return true;
+        }
         return false;
 }
 
