@@ -6,6 +6,8 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <seccomp.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -20,17 +22,19 @@
 
 #define DESCRIPTORS_MAX 1100 /* two a connection, and a few */
 
-/* Could uid connect to path? Asked as uid, since folders on the way count too. */
-static int may_connect(uid_t uid, const char *path)
+/* Could uid reach path in that way? Asked as uid, since the folders on the way count too. */
+static bool may(uid_t uid, const char *path, int how)
 {
         int r;
 
         if (seteuid(uid) < 0)
-                return -errno;
-        r = faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0 ? -errno : 0;
-        return seteuid(0) < 0 ? -errno : r;
+                return false;
+        r = faccessat(AT_FDCWD, path, how, AT_EACCESS);
+        return seteuid(0) == 0 && r == 0;
 }
 
+/* Nobody if nobody may connect; else whom the socket belongs to; root, which here has no capabilities, if not even that
+ * is known. */
 static uid_t choose_uid(const struct transport *t)
 {
         char path[256];
@@ -39,15 +43,11 @@ static uid_t choose_uid(const struct transport *t)
         if (t->kind != TRANSPORT_UNIX)
                 return FORWARDER_UID;
         (void)snprintf(path, sizeof(path), "%s/%u", t->path, WB_PORT_EGRESS);
-        if (stat(path, &st) < 0) {
-                /* Not there yet; then the folder's owner makes it, most likely. */
-                if (stat(t->path, &st) < 0 || may_connect(FORWARDER_UID, t->path) == -EACCES)
-                        return 0;
-                return st.st_mode & 0001 ? FORWARDER_UID : st.st_uid;
-        }
-        if (may_connect(FORWARDER_UID, path) == 0)
+        if (stat(path, &st) < 0)
+                return may(FORWARDER_UID, t->path, X_OK) ? FORWARDER_UID : 0;
+        if (may(FORWARDER_UID, path, W_OK))
                 return FORWARDER_UID;
-        return may_connect(st.st_uid, path) == 0 ? st.st_uid : 0;
+        return may(st.st_uid, path, W_OK) ? st.st_uid : 0;
 }
 
 static int drop_capabilities(void)
@@ -133,6 +133,7 @@ int forwarder_enter_sandbox(const struct transport *t)
         r = become(uid);
         if (r < 0)
                 return log_errno(r, "cannot give up privileges");
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* it has no use without the agent, and holds its port */
         if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return log_errno(-errno, "cannot protect the forwarder");
         r = filter_syscalls(t->kind == TRANSPORT_UNIX ? AF_UNIX : AF_VSOCK);

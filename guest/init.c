@@ -57,11 +57,11 @@ static int is_mounted(const char *path)
         return stat(path, &at) == 0 && stat(parent, &above) == 0 && at.st_dev != above.st_dev;
 }
 
-static void mount_all(void)
+static void mount_all(bool own_kernel)
 {
         for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
                 (void)mkdir(mounts[i].target, mounts[i].mode);
-                if (is_mounted(mounts[i].target))
+                if (is_mounted(mounts[i].target) || (!own_kernel && strcmp(mounts[i].type, "tmpfs") == 0))
                         continue;
                 if (mount(mounts[i].source, mounts[i].target, mounts[i].type, mounts[i].flags, mounts[i].options) < 0)
                         (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot mount %s", mounts[i].target);
@@ -135,15 +135,17 @@ static void raise_loopback(void)
                 (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot raise the loopback interface");
 }
 
-void init_prepare(void)
+void init_prepare(bool own_kernel)
 {
-        mount_all();
+        mount_all(own_kernel);
+        raise_loopback();
+        (void)setsid();
+        if (!own_kernel)
+                return;
         open_console();
         /* Ctrl-Alt-Del, which a VMM's orderly stop may be, is SIGINT to PID 1 instead of an instant reset. */
         (void)reboot(LINUX_REBOOT_CMD_CAD_OFF);
         load_modules();
-        raise_loopback();
-        (void)setsid();
 }
 
 /* ---- the end */

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stdbool.h>
+
 /* PID 1: puts a bare kernel's world in order before the agent serves, and ends it. (Reaping is the agent's SIGCHLD
  * handler.) */
 
-/* Mounts what is not mounted yet, console, modules, loopback. What fails is logged: a container as PID 1 may have none
- * of the rights. */
-void init_prepare(void);
+/*
+ * Mounts what is not mounted yet, console, modules, loopback. What fails is logged. own_kernel: false for a container's
+ * first process, whose runtime has made its world: there only the kernel's filesystems are mounted where they lack.
+ */
+void init_prepare(bool own_kernel);
 
 enum init_end {
         INIT_POWER_OFF,

@@ -78,7 +78,7 @@ int main(int argc, char **argv)
         self_normalise(&nofile);
         self_forget_environment(&notify_socket);
         if (pid1)
-                init_prepare();
+                init_prepare(options.listen.kind != TRANSPORT_UNIX);
         self_protect();
         r = serve(&options, pid1, &nofile, notify_socket);
         free(notify_socket);

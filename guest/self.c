@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/oom.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,8 +23,8 @@
 /* Conversations (CONTROL_MAX), a handful for each exec, and what files and forwarding need. */
 #define DESCRIPTORS_WANTED 16384
 
-/* The lowest that the kernel lets us have: without CAP_SYS_RESOURCE it can only go up. */
-static const char *const oom_scores[] = {"-1000", "-999", "-900", "-500", "0"};
+#define OOM_SCORE_FILE "/proc/self/oom_score_adj"
+#define OOM_SCORE_STEP 10
 
 static void reset_signals(void)
 {
@@ -65,11 +66,28 @@ void self_normalise(struct rlimit *ret_nofile)
         }
 }
 
+/* Without CAP_SYS_RESOURCE the kernel takes no score below the lowest that somebody with it has set, so the lowest that
+ * it takes is searched. */
+static void lower_oom_score(void)
+{
+        _cleanup_free_ char *text = NULL;
+        int current;
+
+        if (io_read_file(OOM_SCORE_FILE, 64, &text, NULL) < 0)
+                return;
+        current = atoi(text);
+        for (int score = OOM_SCORE_ADJ_MIN; score < current; score += OOM_SCORE_STEP) {
+                char next[16];
+
+                (void)snprintf(next, sizeof(next), "%d", score);
+                if (io_write_file(OOM_SCORE_FILE, next) == 0)
+                        return;
+        }
+}
+
 void self_protect(void)
 {
-        for (size_t i = 0; i < sizeof(oom_scores) / sizeof(oom_scores[0]); i++)
-                if (io_write_file("/proc/self/oom_score_adj", oom_scores[i]) == 0)
-                        break;
+        lower_oom_score();
         if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                 (void)log_errno(-errno, "cannot keep other users from reading the agent");
 }
