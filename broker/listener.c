@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/listener.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "broker/vm.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/log.h"
+
+#define ACCEPTS_MAX 16u /* in one turn of the loop */
+#define BACK_OFF_MS 50u
+
+struct listener {
+        struct vm *vm;
+        int fd;
+        int spare_fd; /* held so that the last descriptor can be freed */
+        struct event acceptable;
+        struct event resume;
+};
+
+static int open_spare(void)
+{
+        return open("/", O_PATH | O_CLOEXEC);
+}
+
+/*
+ * No descriptor is left. The one connection that the spare makes room for is closed, which is an answer, and the rest
+ * wait in the backlog: to go on at once would be a loop that only burns time.
+ */
+static void back_off(struct listener *l)
+{
+        const struct timeval pause = {.tv_usec = BACK_OFF_MS * 1000};
+
+        if (l->spare_fd >= 0) {
+                l->spare_fd = close_fd(l->spare_fd);
+                close_fd(accept4(l->fd, NULL, NULL, SOCK_CLOEXEC));
+        }
+        l->spare_fd = open_spare();
+        event_del(&l->acceptable);
+        event_add(&l->resume, &pause);
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *userdata)
+{
+        struct listener *l = userdata;
+
+        (void)fd;
+        (void)what;
+        event_add(&l->acceptable, NULL);
+}
+
+static void on_acceptable(evutil_socket_t fd, short what, void *userdata)
+{
+        struct listener *l = userdata;
+
+        (void)what;
+        for (unsigned i = 0; i < ACCEPTS_MAX; i++) {
+                int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+                if (client >= 0) {
+                        vm_accept(l->vm, client);
+                        continue;
+                }
+                if (errno == EINTR || errno == ECONNABORTED)
+                        continue;
+                if (errno != EAGAIN) {
+                        log_write_errno(LOG_LEVEL_WARNING, -errno, "vm %s: accept", l->vm->name);
+                        back_off(l);
+                }
+                return;
+        }
+}
+
+int listener_new(struct vm *vm, int fd, struct listener **ret)
+{
+        struct listener *l = calloc(1, sizeof(*l));
+
+        if (!l)
+                return -ENOMEM;
+        l->vm = vm;
+        l->fd = fd;
+        l->spare_fd = open_spare();
+        event_assign(&l->acceptable, vm->context->base, fd, EV_READ | EV_PERSIST, on_acceptable, l);
+        event_assign(&l->resume, vm->context->base, -1, 0, on_resume, l);
+        event_add(&l->acceptable, NULL);
+        *ret = l;
+        return 0;
+}
+
+void listener_free(struct listener *l)
+{
+        if (!l)
+                return;
+        event_del(&l->acceptable);
+        event_del(&l->resume);
+        close_fd(l->fd);
+        close_fd(l->spare_fd);
+        free(l);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/vm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "broker/listener.h"
+#include "broker/reply.h"
+#include "broker/session.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+
+static int open_listeners(struct vm *vm, const struct vm_config *config)
+{
+        vm->listeners = calloc(config->listeners_n ? config->listeners_n : 1, sizeof(struct listener *));
+        if (!vm->listeners)
+                return -ENOMEM;
+        for (size_t i = 0; i < config->listeners_n; i++) {
+                int r = listener_new(vm, config->listeners[i], &vm->listeners[i]);
+                if (r < 0)
+                        return r;
+                config->listeners[i] = -1;
+                vm->listeners_n++;
+        }
+        return 0;
+}
+
+static void close_listeners(struct vm *vm)
+{
+        for (size_t i = 0; i < vm->listeners_n; i++)
+                listener_free(vm->listeners[i]);
+        vm->listeners_n = 0;
+        free(vm->listeners);
+        vm->listeners = NULL;
+}
+
+DEFINE_CLEANUP(struct vm *, vm_free);
+
+static int vm_build(struct worker_context *context, const struct vm_config *config, struct vm **ret)
+{
+        _cleanup_(vm_freep) struct vm *vm = calloc(1, sizeof(*vm));
+        int r;
+
+        if (!vm)
+                return -ENOMEM;
+        LIST_INIT(&vm->sessions);
+        vm->context = context;
+        vm->budget.most_bytes = VM_BYTES_MAX;
+        vm->ready = config->ready;
+        vm->policy = policy_ref(config->policy);
+        vm->name = strdup(config->name);
+        if (!vm->name)
+                return -ENOMEM;
+        r = limits_init(&vm->limits, vm->policy, clock_monotonic_ns());
+        if (r < 0)
+                return r;
+        r = open_listeners(vm, config);
+        if (r < 0)
+                return r;
+        *ret = STEAL(vm);
+        return 0;
+}
+
+int vm_new(struct worker_context *context, const struct vm_config *config, struct vm **ret)
+{
+        int r = vm_build(context, config, ret);
+
+        for (size_t i = 0; r < 0 && i < config->listeners_n; i++)
+                config->listeners[i] = close_fd(config->listeners[i]);
+        return r;
+}
+
+/* The first may take itself out of the list, but no other: a session ends by itself alone. */
+static void for_each_session(struct vm *vm, void (*call)(struct session *s))
+{
+        struct session *next;
+
+        for (struct session *s = LIST_FIRST(&vm->sessions); s; s = next) {
+                next = session_next(s);
+                call(s);
+        }
+}
+
+static void cut_removed(struct session *s)
+{
+        session_cut(s, REASON_ALLOWED);
+}
+
+static void cut_revoked(struct session *s)
+{
+        session_cut(s, REASON_REVOKED);
+}
+
+static void cut_not_ready(struct session *s)
+{
+        session_cut(s, REASON_NOT_READY);
+}
+
+void vm_free(struct vm *vm)
+{
+        if (!vm)
+                return;
+        close_listeners(vm);
+        for_each_session(vm, cut_removed);
+        limits_done(&vm->limits);
+        policy_unref(vm->policy);
+        free(vm->name);
+        free(vm);
+}
+
+enum reason vm_gate(const struct vm *vm)
+{
+        if (vm->revoked)
+                return REASON_REVOKED;
+        return vm->ready ? REASON_ALLOWED : REASON_NOT_READY;
+}
+
+/*
+ * Every connection leaves its rule of the old policy and, if it passes, enters that of the new one: the counts are
+ * right at each step and nothing is admitted in between.
+ */
+int vm_set_policy(struct vm *vm, struct policy *policy)
+{
+        struct policy *old = vm->policy;
+
+        for_each_session(vm, session_leave_limits);
+        int r = limits_replace(&vm->limits, old, policy, clock_monotonic_ns());
+        if (r == 0)
+                vm->policy = policy_ref(policy);
+        for_each_session(vm, session_judge_again);
+        if (r == 0)
+                policy_unref(old);
+        return r;
+}
+
+void vm_judge_again(struct vm *vm)
+{
+        for_each_session(vm, session_leave_limits);
+        for_each_session(vm, session_judge_again);
+}
+
+void vm_set_ready(struct vm *vm, bool ready, uint64_t generation)
+{
+        vm->ready = ready;
+        vm->generation = generation;
+        if (!ready)
+                for_each_session(vm, cut_not_ready);
+}
+
+void vm_revoke(struct vm *vm)
+{
+        vm->revoked = true;
+        for_each_session(vm, cut_revoked);
+}
+
+void vm_drain(struct vm *vm)
+{
+        close_listeners(vm);
+        for_each_session(vm, session_drain);
+}
+
+/* The client has not said what it speaks; most speak HTTP, and whoever does not sees a close. */
+static void turn_away(struct vm *vm, int fd)
+{
+        struct budget budget = {.most_bytes = 4096};
+        struct audit_record record = AUDIT_RECORD_INIT(AUDIT_EGRESS_DENY);
+        struct buffer out;
+
+        buffer_init(&out, &budget);
+        if (!reply_problem(&out, &(struct reply_problem){.reason = REASON_CONNECTION_LIMIT, .close = true}))
+                (void)send(fd, buffer_data(&out), buffer_used(&out), MSG_NOSIGNAL | MSG_DONTWAIT);
+        buffer_done(&out);
+        close_fd(fd);
+
+        record.vm = vm->name;
+        record.generation = vm->generation;
+        record.has_decision = true;
+        record.reason = REASON_CONNECTION_LIMIT;
+        record.policy_sha256 = vm->policy->sha256;
+        record.detail = "more connections than one VM may have, whatever its policy";
+        (void)audit_submit(vm->context->audit, &record, NULL, NULL);
+        vm->stats.denied_total++;
+}
+
+void vm_accept(struct vm *vm, int fd)
+{
+        if (vm->sessions_n >= VM_SESSIONS_MAX) {
+                turn_away(vm, fd);
+                return;
+        }
+
+        int r = session_new(vm, fd);
+        if (r < 0)
+                log_write_errno(LOG_LEVEL_WARNING, r, "vm %s: cannot take a connection", vm->name);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A VM as its worker runs it: its listeners, its policy and what is used of its limits, its sessions and what they may
+ * hold. Lives on the worker's thread; the main thread holds the pointer as a name for it.
+ */
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "broker/buffer.h"
+#include "broker/limits.h"
+#include "broker/mailbox.h"
+#include "broker/pipe_pool.h"
+#include "broker/policy.h"
+#include "broker/resolver.h"
+#include "broker/worker.h"
+
+/* Bounds of one VM, whatever its policy. Firecracker carries 1023 connections. */
+#define VM_SESSIONS_MAX 1024u
+#define VM_BYTES_MAX    (64u * 1024u * 1024u)
+
+/* What the sessions of one worker share. */
+struct worker_context {
+        struct event_base *base;
+        struct audit *audit;
+        struct worker_settings *settings;
+        struct resolver *resolver;
+        struct mailbox *mailbox;
+        struct pipe_pool pipes;
+        uint64_t audits_pending; /* records whose writing a session, perhaps ended by now, waits for */
+        bool draining;
+};
+
+struct listener;
+struct session;
+LIST_HEAD(session_list, session);
+
+struct vm {
+        LIST_ENTRY(vm) in_worker;
+        struct worker_context *context; /* outlives the VM */
+        char *name;
+        uint64_t generation;
+        bool ready;
+        bool revoked;
+        bool removed; /* nothing is accepted any more */
+        struct policy *policy;
+        struct limits limits;
+        struct budget budget;
+        struct session_list sessions;
+        size_t sessions_n;
+        struct vm_stats stats;
+        struct listener **listeners;
+        size_t listeners_n;
+};
+
+/* Takes over the listeners of config also where it fails. 0, -ENOMEM, or another negative errno. */
+int vm_new(struct worker_context *context, const struct vm_config *config, struct vm **ret);
+
+/* Cuts every session. Takes NULL. */
+void vm_free(struct vm *vm);
+
+/* REASON_ALLOWED, REASON_NOT_READY or REASON_REVOKED: may anything pass at all? */
+enum reason vm_gate(const struct vm *vm);
+
+/* Live connections are judged again; what fails is cut and recorded. 0, -ENOMEM (then the old policy stays). */
+int vm_set_policy(struct vm *vm, struct policy *policy);
+void vm_set_ready(struct vm *vm, bool ready, uint64_t generation);
+void vm_revoke(struct vm *vm);
+
+/* The settings have changed: the floor may have grown. */
+void vm_judge_again(struct vm *vm);
+
+/* Stops accepting and ends what is idle. */
+void vm_drain(struct vm *vm);
+
+/* A guest's connection; takes fd. One over the VM's bound is answered and closed. */
+void vm_accept(struct vm *vm, int fd);
