@@ -26,10 +26,18 @@ struct pattern {
 
 #define PATTERN_E_INVALID 1
 
-/* 0, or PATTERN_E_INVALID with a message that has the right spelling where there is one. */
+/*
+ * 0, or PATTERN_E_INVALID with a message that has the right spelling where there is one. text may hold any byte; the message holds of it
+ * at most a checked spelling. PATTERN_MESSAGE_BYTES are room enough.
+ */
+#define PATTERN_MESSAGE_BYTES 640
 int pattern_parse(const char *text, size_t n, struct pattern *ret, char *ret_message, size_t message_room);
 
 bool pattern_matches(const struct pattern *pattern, const struct hostname *host);
 
 /* Greater than 0 if a is the more specific of two that match the same host: exact, longer suffix or prefix, `*.` before `**.`. */
 int pattern_compare(const struct pattern *a, const struct pattern *b);
+
+/* As it is written in a policy. */
+#define PATTERN_TEXT_BYTES (HOSTNAME_MAX_BYTES + 4)
+void pattern_format(const struct pattern *pattern, char ret_text[PATTERN_TEXT_BYTES]);

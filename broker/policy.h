@@ -79,6 +79,20 @@ struct decision {
         const char *floor;              /* the range or name that denied, or NULL. Lives as long as floor and policy. */
 };
 
+/* How far a request gets through one rule: what the rule first says no to. In this order. */
+enum policy_stage {
+        STAGE_HOST,
+        STAGE_PORT,
+        STAGE_PROTOCOL,
+        STAGE_METHOD,
+        STAGE_PATH,
+        STAGE_PASSED,
+        STAGE_MAX_,
+};
+
+/* What is not known yet is no ground for an allow rule to say no, and none for a deny rule to deny. */
+enum policy_stage policy_rule_stage(const struct policy_rule *rule, const struct request *request);
+
 /*
  * Decides by what is known of the request. Later knowledge (the protocol after the first bytes, a request inside the tunnel) is judged by
  * asking again with the request completed. services: is the name one of the operator's own (INTERFACES.md, 6)?
@@ -95,6 +109,8 @@ enum reason policy_decide_addresses(const struct floor *floor, const struct host
 void policy_protocols(const struct policy *policy, const struct request *request, bool ret_allowed[PROTOCOL_MAX_]);
 
 /*
- * For a person: what is missing and the YAML lines that would allow it, or that nothing will (a floor). Truncates at room.
+ * For a person: what is missing and the rule that would allow it, or that nothing will; that a retry will not help. One line of printable
+ * ASCII, also where the request is not (a malformed host is not repeated); truncated at room. POLICY_EXPLAIN_BYTES are enough.
  */
+#define POLICY_EXPLAIN_BYTES 1536
 void policy_explain(const struct policy *policy, const struct request *request, const struct decision *decision, char *ret_text, size_t room);

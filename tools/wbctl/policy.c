@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "broker/isolation.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/log.h"
+#include "proto/base/options.h"
+#include "tools/wbctl/command.h"
+#include "tools/wbctl/policy_file.h"
+
+DEFINE_CLEANUP(struct policy *, policy_unref);
+DEFINE_CLEANUP(json_t *, json_decref);
+
+struct check_options {
+        bool json;
+};
+
+static const struct option_spec check_specs[] = {
+        {"json", 0, OPTION_FLAG, offsetof(struct check_options, json), NULL, "one JSON object instead of text"},
+};
+
+static const struct option_table check_table = {
+        .usage = "wbctl policy check [--json] FILE",
+        .summary = "Checks a policy as the broker does when it loads it: exit 0, or 2 with FILE:LINE:COLUMN: message.",
+        .example = "wbctl policy check demo.yaml",
+        .specs = check_specs,
+        .specs_n = sizeof(check_specs) / sizeof(*check_specs),
+        .intermixed = true,
+};
+
+static const struct option_table policy_table = {
+        .usage = "wbctl policy check FILE",
+        .summary = "Policies as files: check says whether one is valid, and what it does.",
+        .example = "wbctl policy check demo.yaml",
+};
+
+static const char *const networks[] = {
+        [NETWORK_NONE] = "none",
+        [NETWORK_ALLOWLIST_DOMAIN] = "allowlist_domain",
+        [NETWORK_PUBLIC] = "public",
+};
+
+static size_t count_deny_rules(const struct policy *policy)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < policy->rules_n; i++)
+                n += policy->rules[i].deny;
+        return n;
+}
+
+/* Does the pattern name nothing but what the floor denies? */
+static bool is_in_floor(const struct pattern *pattern)
+{
+        static const struct floor floor = {0};
+        struct hostname host;
+        const char *range;
+        struct prefix wider;
+
+        if (pattern->kind != PATTERN_PREFIX)
+                return hostname_parse(pattern->name, pattern->name_n, &host) == 0 && floor_denies_name(&floor, &host);
+        hostname_from_address(pattern->prefix.kind, pattern->prefix.address, &host);
+        range = floor_denies_address(&floor, &host);
+        return range && prefix_parse(range, strlen(range), &wider) == 0 && wider.bits <= pattern->prefix.bits;
+}
+
+/* What is valid and surely not meant. */
+static void print_notes(const struct policy *policy)
+{
+        if (policy->network == NETWORK_NONE && policy->rules_n)
+                printf("note: network: none lets nothing pass, whatever the rules say\n");
+        for (size_t i = 0; i < policy->rules_n; i++) {
+                const struct policy_rule *rule = &policy->rules[i];
+
+                if (!rule->deny && is_in_floor(&rule->pattern))
+                        printf("note: line %u: rule %zu is inside the floor and never allows\n", rule->line, i);
+                if (rule->limits.burst_bytes && !rule->limits.rate_bps)
+                        printf("note: line %u: rule %zu has burst_bytes without rate_bps, which limits nothing\n",
+                                rule->line, i);
+        }
+        if (policy->limits.burst_bytes && !policy->limits.rate_bps)
+                printf("note: limits have burst_bytes without rate_bps, which limits nothing\n");
+}
+
+static void print_text(const char *file, const struct policy *policy)
+{
+        size_t denies = count_deny_rules(policy), allows = policy->rules_n - denies;
+
+        printf("%s: valid: network %s, %zu allow rule%s, %zu deny rule%s, isolation %s (at least %s)\n", file,
+                networks[policy->network], allows, allows == 1 ? "" : "s", denies, denies == 1 ? "" : "s",
+                isolation_class_name(policy->isolation), isolation_tier_name(isolation_needed(policy, false)));
+        print_notes(policy);
+}
+
+static int print_json(json_t *answer)
+{
+        if (!answer || json_dumpf(answer, stdout, JSON_COMPACT) < 0)
+                return -EIO;
+        printf("\n");
+        return 0;
+}
+
+static int print_policy_json(const char *file, const struct policy *policy)
+{
+        size_t denies = count_deny_rules(policy);
+        char sha256[2 * sizeof(policy->sha256) + 1];
+        _cleanup_(json_decrefp) json_t *answer = NULL;
+
+        for (size_t i = 0; i < sizeof(policy->sha256); i++)
+                (void)sprintf(sha256 + 2 * i, "%02x", policy->sha256[i]);
+        answer = json_pack("{s:b, s:s%, s:s, s:I, s:I, s:s, s:s, s:s}", "valid", 1, "file", file, strlen(file),
+                "network", networks[policy->network], "allow_rules", (json_int_t)(policy->rules_n - denies),
+                "deny_rules", (json_int_t)denies, "isolation", isolation_class_name(policy->isolation), "needs",
+                isolation_tier_name(isolation_needed(policy, false)), "sha256", sha256);
+        return print_json(answer);
+}
+
+static int print_error_json(const struct yaml_error *e)
+{
+        _cleanup_(json_decrefp) json_t *answer = json_pack("{s:b, s:s, s:i, s:i, s:s}", "valid", 0, "file", e->file,
+                "line", (int)e->line, "column", (int)e->column, "message", e->message);
+
+        return print_json(answer);
+}
+
+static int check(const struct check_options *o, const char *file)
+{
+        _cleanup_(policy_unrefp) struct policy *policy = NULL;
+        struct yaml_error error = {0};
+        int r = policy_file_load(file, &policy, &error);
+        int status = 0;
+
+        if (r == YAML_E_INVALID) {
+                yaml_error_print(&error);
+                r = o->json ? print_error_json(&error) : 0;
+                yaml_error_done(&error);
+                status = EXIT_USAGE;
+        } else if (r == 0 && o->json) {
+                r = print_policy_json(file, policy);
+        } else if (r == 0) {
+                print_text(file, policy);
+        }
+        if (r == 0 && fflush(stdout) != 0)
+                r = -errno;
+        if (r < 0) {
+                log_errno(r, "%s: cannot be checked", file);
+                return EXIT_FAILED;
+        }
+        return status;
+}
+
+static int command_check(int argc, char **argv)
+{
+        struct check_options o = {0};
+        char **rest;
+        size_t rest_n;
+        int r = options_parse(&check_table, argc, argv, &o, &rest, &rest_n);
+
+        if (r == OPTIONS_E_HELP)
+                return 0;
+        if (r == 0 && rest_n != 1)
+                r = options_usage_error(&check_table, "one FILE is wanted");
+        if (r != 0)
+                return r == OPTIONS_E_USAGE ? EXIT_USAGE : EXIT_FAILED;
+        return check(&o, rest[0]);
+}
+
+int command_policy(int argc, char **argv)
+{
+        bool none = false;
+        char **rest;
+        size_t rest_n;
+        int r;
+
+        if (argc > 1 && strcmp(argv[1], "check") == 0)
+                return command_check(argc - 1, argv + 1);
+        r = options_parse(&policy_table, argc, argv, &none, &rest, &rest_n);
+        if (r == OPTIONS_E_HELP)
+                return 0;
+        if (r == 0)
+                (void)options_usage_error(&policy_table, rest_n ? "'%s' is no command of policy" : "check is wanted%s",
+                        rest_n ? rest[0] : "");
+        return EXIT_USAGE;
+}
