@@ -12,7 +12,6 @@
 #include "tools/wbctl/policy_file.h"
 
 DEFINE_CLEANUP(struct policy *, policy_unref);
-DEFINE_CLEANUP(json_t *, json_decref);
 
 #define DEFAULT_PORT 443
 
