@@ -46,6 +46,16 @@ static const struct {
         {"cgroup2", "/sys/fs/cgroup", "cgroup2", "nsdelegate", MS_NOSUID | MS_NODEV | MS_NOEXEC, 0755},
 };
 
+/* What devtmpfs leaves to user space. */
+static const struct {
+        const char *at, *to;
+} links[] = {
+        {"/dev/fd", "/proc/self/fd"},
+        {"/dev/stdin", "/proc/self/fd/0"},
+        {"/dev/stdout", "/proc/self/fd/1"},
+        {"/dev/stderr", "/proc/self/fd/2"},
+};
+
 /* A folder on another device than its parent's is a mount; /dev and /run of an initramfs may well be mounted by whoever
  * ran before us. */
 static int is_mounted(const char *path)
@@ -66,10 +76,9 @@ static void mount_all(bool own_kernel)
                 if (mount(mounts[i].source, mounts[i].target, mounts[i].type, mounts[i].flags, mounts[i].options) < 0)
                         (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot mount %s", mounts[i].target);
         }
-        (void)symlink("/proc/self/fd", "/dev/fd");
-        (void)symlink("/proc/self/fd/0", "/dev/stdin");
-        (void)symlink("/proc/self/fd/1", "/dev/stdout");
-        (void)symlink("/proc/self/fd/2", "/dev/stderr");
+        for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+                if (symlink(links[i].to, links[i].at) < 0 && errno != EEXIST)
+                        (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot link %s", links[i].at);
 }
 
 /* An initramfs without /dev/console starts PID 1 without descriptors; self_normalise() has put /dev/null, or nothing,

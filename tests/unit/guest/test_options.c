@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/options.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "proto/base/options.h"
+#include "proto/wire/limits.h"
+#include "tests/support/suite.h"
+
+static void test_listen(void)
+{
+        struct transport t = {0};
+        uint32_t port = 0;
+
+        CU_ASSERT_EQUAL(agent_options_parse_listen("unix:/run/x", &t, &port), 0);
+        CU_ASSERT_EQUAL(t.kind, TRANSPORT_UNIX);
+        CU_ASSERT_STRING_EQUAL(t.path, "/run/x");
+        CU_ASSERT_EQUAL(port, WB_PORT_CONTROL);
+        CU_ASSERT_EQUAL(agent_options_parse_listen("vsock:5000", &t, &port), 0);
+        CU_ASSERT_EQUAL(t.kind, TRANSPORT_VSOCK);
+        CU_ASSERT_EQUAL(port, 5000);
+        CU_ASSERT_EQUAL(agent_options_parse_listen("vsock", &t, &port), 0);
+        CU_ASSERT_EQUAL(port, WB_PORT_CONTROL);
+}
+
+static void test_nonsense_is_refused_and_changes_nothing(void)
+{
+        static const char *const bad[] = {"", "unix", "unix:", "vsock:", "vsock:0", "vsock:-1", "vsock: 1",
+                "vsock:4294967295", "vsock:1x", "tcp:1024", "UNIX:/x"};
+
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                struct transport t = {.path = "kept"};
+                uint32_t port = 7;
+
+                CU_ASSERT_EQUAL(agent_options_parse_listen(bad[i], &t, &port), -EINVAL);
+                CU_ASSERT_STRING_EQUAL(t.path, "kept");
+                CU_ASSERT_EQUAL(port, 7);
+        }
+}
+
+static void test_no_arguments_is_vsock(void)
+{
+        char name[] = "wbagent", *argv[] = {name, NULL};
+        struct agent_options o;
+
+        CU_ASSERT_EQUAL(agent_options_parse(1, argv, &o), 0);
+        CU_ASSERT_EQUAL(o.listen.kind, TRANSPORT_VSOCK);
+        CU_ASSERT_EQUAL(o.port, WB_PORT_CONTROL);
+}
+
+int main(void)
+{
+        CU_TestInfo tests[] = {
+                {"--listen", test_listen},
+                {"nonsense is refused and changes nothing", test_nonsense_is_refused_and_changes_nothing},
+                {"no arguments is vsock", test_no_arguments_is_vsock},
+                CU_TEST_INFO_NULL,
+        };
+
+        return suite_run("options", tests);
+}
