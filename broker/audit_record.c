@@ -33,17 +33,6 @@ static const char *const event_names[] = {
 };
 static_assert(sizeof(event_names) / sizeof(*event_names) == AUDIT_EVENT_MAX_, "an event has no name");
 
-/* INTERFACES.md does not spell `via`; these are wbctl why's words. Here so that the writer needs no request parser. */
-static const char *const via_names[] = {
-        [VIA_CONNECT] = "connect",
-        [VIA_HTTP] = "http",
-        [VIA_SOCKS5] = "socks5",
-        [VIA_TRANSPARENT] = "transparent",
-        [VIA_DNS] = "dns",
-        [VIA_INSPECT] = "inspect",
-};
-static_assert(sizeof(via_names) / sizeof(*via_names) == VIA_MAX_, "a way has no name");
-
 const char *audit_event_name(enum audit_event event)
 {
         assert(event < AUDIT_EVENT_MAX_);
@@ -121,7 +110,7 @@ size_t audit_record_body(const struct audit_record *r, char *const start)
         }
         if (r->rule >= 0)
                 to = put_number(to, "rule", (uint64_t)r->rule);
-        to = put_text(to, "via", r->has_via ? via_names[r->via] : NULL);
+        to = put_text(to, "via", r->has_via ? via_name(r->via) : NULL);
         to = put_text(to, "host", r->host);
         to = put_number_if(to, "port", r->port);
         to = put_text(to, "addr", r->address);

@@ -243,6 +243,12 @@ int transport_dial_start(struct transport_dial *d, const struct transport *t, ui
         return dial_fail(d, -errno);
 }
 
+int transport_dial_adopt(struct transport_dial *d, const struct transport *t, uint32_t port, int fd, short *ret_events)
+{
+        *d = (struct transport_dial){.transport = *t, .port = port, .fd = fd, .state = DIAL_IDLE};
+        return on_connected(d, ret_events);
+}
+
 static int finish_connect(struct transport_dial *d, short *ret_events)
 {
         int error = 0;

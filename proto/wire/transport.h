@@ -57,6 +57,10 @@ struct transport_dial {
 };
 #define TRANSPORT_E_AGAIN 1
 int transport_dial_start(struct transport_dial *d, const struct transport *t, uint32_t port, short *ret_events);
+
+/* The same from behind the connect(): fd, which is the dial's from here on, is a connected unix socket of the target.
+ */
+int transport_dial_adopt(struct transport_dial *d, const struct transport *t, uint32_t port, int fd, short *ret_events);
 int transport_dial_continue(struct transport_dial *d, short *ret_events);
 int transport_dial_steal(struct transport_dial *d);
 void transport_dial_done(struct transport_dial *d);

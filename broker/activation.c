@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/activation.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
+#include "proto/base/log.h"
+#include "proto/client/client.h"
+#include "proto/wire/limits.h"
+#include "proto/wire/transport.h"
+
+/* How long an agent may take to be there, and a whole conversation: the agent bounds each hook at 10 s by itself. */
+#define DIAL_LIMIT_NS     (10 * NSEC_PER_SEC)
+#define DIAL_RETRY_MS     20
+#define CONVERSE_LIMIT_S  400
+#define STEPS_MAX         64u
+#define NETWORK_PORTS_MAX 256u
+
+/* Two connections for an activation, one for a quiesce: one connection is one conversation. */
+enum stage {
+        STAGE_INFO, /* the agent's last generation is asked for */
+        STAGE_MAIN,
+};
+
+struct vm_conversation {
+        struct vm_entry *entry;
+        enum vm_wish wish;
+        enum stage stage;
+        struct control_request *request;
+        struct transport_dial dial;
+        bool dialling;
+        uint64_t dial_until_ns;
+        struct event *dial_event;
+        struct event *limit_event;
+        struct client *client;
+        json_t *steps;
+        uint64_t generation; /* that this activation gives */
+};
+
+static void conversation_free(struct vm_conversation *v)
+{
+        v->entry->conversation = NULL;
+        if (v->dial_event)
+                event_free(v->dial_event);
+        if (v->limit_event)
+                event_free(v->limit_event);
+        if (v->dialling)
+                transport_dial_done(&v->dial);
+        client_free(v->client);
+        json_decref(v->steps);
+        free(v);
+}
+
+/* ---- the end */
+
+static void record_end(struct vm_conversation *v, enum reason reason, const char *detail)
+{
+        registry_record(v->entry, v->wish == VM_ACTIVATE ? AUDIT_ACTIVATE : AUDIT_QUIESCE, reason, detail);
+}
+
+static void fail(struct vm_conversation *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fail(struct vm_conversation *v, const char *format, ...)
+{
+        struct vm_entry *e = v->entry;
+        const char *what = v->wish == VM_ACTIVATE ? "activation" : "quiesce";
+        struct control_request *request = v->request;
+        char text[512];
+        json_t *answer;
+        va_list ap;
+
+        va_start(ap, format);
+        (void)vsnprintf(text, sizeof(text), format, ap);
+        va_end(ap);
+        if (e->state == VM_ACTIVATING)
+                (void)registry_set_state(e, VM_CLOSED, e->generation);
+        record_end(v, REASON_NOT_READY, text);
+        log_error("VM '%s': %s failed: %s", e->config.name, what, text);
+        answer = answer_error("%s failed: %s; egress stays closed", what, text);
+        (void)json_object_set(answer, "steps", v->steps);
+        (void)json_object_set_new(answer, "reason", json_string(reason_info(REASON_NOT_READY)->name));
+        conversation_free(v);
+        control_answer(request, answer);
+}
+
+static void succeed(struct vm_conversation *v)
+{
+        struct vm_entry *e = v->entry;
+        struct control_request *request = v->request;
+        json_t *answer;
+        int r = 0;
+
+        if (v->wish == VM_ACTIVATE)
+                r = registry_set_state(e, VM_OPEN, v->generation);
+        if (r < 0) {
+                fail(v, "egress cannot be opened: %s", strerrordesc_np(-r));
+                return;
+        }
+        record_end(v, REASON_ALLOWED, NULL);
+        log_info("VM '%s': %s, generation %llu", e->config.name, v->wish == VM_ACTIVATE ? "activated" : "quiesced",
+                (unsigned long long)e->generation);
+        answer = json_pack("{s:b, s:I, s:O}", "ok", 1, "generation", (json_int_t)e->generation, "steps", v->steps);
+        conversation_free(v);
+        control_answer(request, answer);
+}
+
+void vm_conversation_cancel(struct vm_entry *e)
+{
+        struct vm_conversation *v = e->conversation;
+        struct control_request *request;
+
+        if (!v)
+                return;
+        request = v->request;
+        conversation_free(v);
+        control_answer(request, answer_error("the VM was removed or revoked meanwhile"));
+}
+
+static void on_limit(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)fd;
+        (void)events;
+        fail(userdata, "the agent did not finish within %d s", CONVERSE_LIMIT_S);
+}
+
+/* ---- what the agent says */
+
+static json_t *step_json(const Wb__ActivateStep *step)
+{
+        json_t *evidence = json_object();
+
+        for (size_t i = 0; i < step->n_evidence; i++)
+                (void)json_object_set_new(evidence, step->evidence[i]->name, json_string(step->evidence[i]->value));
+        return json_pack("{s:s, s:b, s:s, s:I, s:o}", "name", step->name, "ok", (int)step->ok, "detail", step->detail,
+                "duration_ns", (json_int_t)step->duration_ns, "evidence", evidence);
+}
+
+static void answer_probe(struct vm_conversation *v, const Wb__ClockProbe *probe)
+{
+        Wb__ClockSample sample = WB__CLOCK_SAMPLE__INIT;
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        int r;
+
+        sample.cookie = probe->cookie;
+        sample.realtime_ns = clock_realtime_ns();
+        m.body_case = WB__TO_AGENT__BODY_CLOCK_SAMPLE;
+        m.clock_sample = &sample;
+        r = client_send(v->client, &m);
+        if (r < 0)
+                fail(v, "cannot answer the clock probe: %s", strerrordesc_np(-r));
+}
+
+static void take_done(struct vm_conversation *v, const Wb__ActivateDone *done)
+{
+        if (!done->ok)
+                fail(v, "step %s", done->failed_step);
+        else if (done->generation != v->generation)
+                fail(v, "the agent speaks of generation %llu, not %llu", (unsigned long long)done->generation,
+                        (unsigned long long)v->generation);
+        else
+                succeed(v);
+}
+
+static void dial(struct vm_conversation *v);
+
+static void take_info(struct vm_conversation *v, const Wb__Info *info)
+{
+        uint64_t last = info->generation > v->entry->generation ? info->generation : v->entry->generation;
+
+        /* Its own fault: a guest that claims the last of all generations can't be activated again. */
+        if (last >= INT64_MAX) {
+                fail(v, "the agent claims generation %llu", (unsigned long long)last);
+                return;
+        }
+        v->generation = last + 1;
+        v->stage = STAGE_MAIN;
+        client_free(v->client);
+        v->client = NULL;
+        dial(v);
+}
+
+static void on_message(void *userdata, const Wb__FromAgent *m)
+{
+        struct vm_conversation *v = userdata;
+        bool activating = v->stage == STAGE_MAIN && v->wish == VM_ACTIVATE;
+
+        if (m->body_case == WB__FROM_AGENT__BODY_ERROR)
+                fail(v, "the agent answers %s: %s", m->error->reason, m->error->detail);
+        else if (v->stage == STAGE_INFO && m->body_case == WB__FROM_AGENT__BODY_INFO)
+                take_info(v, m->info);
+        else if (activating && m->body_case == WB__FROM_AGENT__BODY_CLOCK_PROBE)
+                answer_probe(v, m->clock_probe);
+        else if (activating && m->body_case == WB__FROM_AGENT__BODY_ACTIVATE_STEP &&
+                 json_array_size(v->steps) < STEPS_MAX)
+                (void)json_array_append_new(v->steps, step_json(m->activate_step));
+        else if (activating && m->body_case == WB__FROM_AGENT__BODY_ACTIVATE_DONE)
+                take_done(v, m->activate_done);
+        else if (v->wish == VM_QUIESCE && m->body_case == WB__FROM_AGENT__BODY_OK)
+                succeed(v);
+        else
+                fail(v, "the agent does not keep to the protocol");
+}
+
+static void on_closed(void *userdata, int error)
+{
+        fail(userdata, "the agent closed the conversation%s%s", error < 0 ? ": " : "",
+                error < 0 ? strerrordesc_np(-error) : "");
+}
+
+/* ---- what it is told */
+
+/* Each port that an allow rule names, once. */
+static size_t collect_ports(const struct policy *policy, uint32_t ret[NETWORK_PORTS_MAX])
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < policy->rules_n; i++) {
+                const struct policy_rule *rule = &policy->rules[i];
+
+                for (size_t j = 0; !rule->deny && j < rule->ports_n; j++) {
+                        size_t k = 0;
+
+                        while (k < n && ret[k] != rule->ports[j])
+                                k++;
+                        if (k == n && n < NETWORK_PORTS_MAX)
+                                ret[n++] = rule->ports[j];
+                }
+        }
+        return n;
+}
+
+static int draw(uint8_t *to, size_t n)
+{
+        return getrandom(to, n, 0) == (ssize_t)n ? 0 : -EIO;
+}
+
+static int send_activate(struct vm_conversation *v)
+{
+        uint8_t seed[WB_SEED_BYTES], nonce[WB_NONCE_BYTES];
+        uint32_t ports[NETWORK_PORTS_MAX];
+        Wb__Activate activate = WB__ACTIVATE__INIT;
+        Wb__Network network = WB__NETWORK__INIT;
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        int r = draw(seed, sizeof(seed));
+
+        if (r == 0)
+                r = draw(nonce, sizeof(nonce));
+        if (r < 0)
+                return r;
+        network.egress = true;
+        network.n_ports = collect_ports(v->entry->policy, ports);
+        network.ports = ports;
+        activate.seed = (ProtobufCBinaryData){sizeof(seed), seed};
+        activate.nonce = (ProtobufCBinaryData){sizeof(nonce), nonce};
+        activate.generation = v->generation;
+        activate.set_clock = v->entry->config.transport != TRANSPORT_UNIX;
+        activate.network = &network;
+        m.body_case = WB__TO_AGENT__BODY_ACTIVATE;
+        m.activate = &activate;
+        r = client_send(v->client, &m);
+        explicit_bzero(seed, sizeof(seed));
+        return r;
+}
+
+static int send_opening(struct vm_conversation *v)
+{
+        Wb__InfoRequest info = WB__INFO_REQUEST__INIT;
+        Wb__Quiesce quiesce = WB__QUIESCE__INIT;
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+
+        if (v->stage == STAGE_MAIN && v->wish == VM_ACTIVATE)
+                return send_activate(v);
+        if (v->stage == STAGE_INFO) {
+                m.body_case = WB__TO_AGENT__BODY_INFO;
+                m.info = &info;
+        } else {
+                m.body_case = WB__TO_AGENT__BODY_QUIESCE;
+                m.quiesce = &quiesce;
+        }
+        return client_send(v->client, &m);
+}
+
+/* ---- dialling */
+
+static void converse(struct vm_conversation *v)
+{
+        static const struct client_handler handler = {.message = on_message, .closed = on_closed};
+        int r;
+
+        v->dialling = false;
+        r = client_new(v->entry->registry->base, transport_dial_steal(&v->dial), &handler, v, &v->client);
+        if (r == 0)
+                r = send_opening(v);
+        if (r < 0)
+                fail(v, "cannot speak with the agent: %s", strerrordesc_np(-r));
+}
+
+static void on_dial_event(evutil_socket_t fd, short events, void *userdata);
+
+static int wait_for_dial(struct vm_conversation *v, short poll_events)
+{
+        const struct timeval limit = {.tv_sec = (time_t)(DIAL_LIMIT_NS / NSEC_PER_SEC)};
+        short events = (short)((poll_events & POLLIN ? EV_READ : 0) | (poll_events & POLLOUT ? EV_WRITE : 0));
+
+        return event_assign(v->dial_event, v->entry->registry->base, v->dial.fd, events, on_dial_event, v) < 0 ||
+                               event_add(v->dial_event, &limit) < 0
+                       ? -ENOMEM
+                       : 0;
+}
+
+static int wait_to_retry(struct vm_conversation *v)
+{
+        const struct timeval pause = {.tv_usec = DIAL_RETRY_MS * 1000};
+
+        return event_assign(v->dial_event, v->entry->registry->base, -1, 0, on_dial_event, v) < 0 ||
+                               event_add(v->dial_event, &pause) < 0
+                       ? -ENOMEM
+                       : 0;
+}
+
+/* r: of a step of the dial. What heals is tried again until the agent has had its time. */
+static void take_dial(struct vm_conversation *v, int r, short events)
+{
+        v->dialling = r >= 0;
+        if (r == 0) {
+                converse(v);
+                return;
+        }
+        if (r == TRANSPORT_E_AGAIN)
+                r = wait_for_dial(v, events);
+        else if (transport_error_heals(r) && clock_monotonic_ns() < v->dial_until_ns)
+                r = wait_to_retry(v);
+        if (r < 0)
+                fail(v, "the agent cannot be reached: %s", strerrordesc_np(-r));
+}
+
+static void attempt(struct vm_conversation *v)
+{
+        const struct config_vm *vm = &v->entry->config;
+        const struct transport t = {
+                .kind = (enum transport_kind)vm->transport, .path = vm->path, .cid = (uint32_t)vm->cid};
+        short events = 0;
+        int r = transport_dial_start(&v->dial, &t, WB_PORT_CONTROL, &events), fd;
+
+        /* A socket that belongs to the VMM's own user: the monitor can act as that one. */
+        if (r == -EACCES && t.kind != TRANSPORT_VSOCK) {
+                r = monitor_ask_dial(v->entry->registry->monitor, &t, &fd);
+                if (r == 0)
+                        r = transport_dial_adopt(&v->dial, &t, WB_PORT_CONTROL, fd, &events);
+        }
+        take_dial(v, r, events);
+}
+
+static void on_dial_event(evutil_socket_t fd, short happened, void *userdata)
+{
+        struct vm_conversation *v = userdata;
+        short events = 0;
+
+        (void)fd;
+        if (!v->dialling)
+                attempt(v);
+        else if (happened & EV_TIMEOUT)
+                fail(v, "the agent cannot be reached: %s", strerrordesc_np(ETIMEDOUT));
+        else
+                take_dial(v, transport_dial_continue(&v->dial, &events), events);
+}
+
+static void dial(struct vm_conversation *v)
+{
+        v->dial_until_ns = clock_monotonic_ns() + DIAL_LIMIT_NS;
+        attempt(v);
+}
+
+/* ---- the beginning */
+
+static const char *find_fault(const struct vm_entry *e)
+{
+        if (!e->config.agent)
+                return "this VM was added without an agent";
+        if (e->conversation)
+                return "an activation or quiesce of this VM is under way";
+        return e->state == VM_REVOKED ? "this VM is revoked; remove it and add it anew" : NULL;
+}
+
+static struct vm_conversation *conversation_new(struct vm_entry *e, enum vm_wish wish, struct control_request *request)
+{
+        const struct timeval limit = {.tv_sec = CONVERSE_LIMIT_S};
+        struct vm_conversation *v = calloc(1, sizeof(*v));
+
+        if (!v)
+                return NULL;
+        *v = (struct vm_conversation){.entry = e, .wish = wish, .request = request};
+        v->stage = wish == VM_ACTIVATE ? STAGE_INFO : STAGE_MAIN;
+        v->steps = json_array();
+        v->dial_event = event_new(e->registry->base, -1, 0, on_dial_event, v);
+        v->limit_event = event_new(e->registry->base, -1, 0, on_limit, v);
+        if (!v->steps || !v->dial_event || !v->limit_event || event_add(v->limit_event, &limit) < 0) {
+                conversation_free(v);
+                return NULL;
+        }
+        e->conversation = v;
+        return v;
+}
+
+void activation_start(struct vm_entry *e, enum vm_wish wish, struct control_request *request)
+{
+        const char *fault = find_fault(e);
+        struct vm_conversation *v;
+        int r;
+
+        if (fault) {
+                control_answer(request, answer_error("%s", fault));
+                return;
+        }
+        v = conversation_new(e, wish, request);
+        if (!v) {
+                control_answer(request, answer_error("no memory"));
+                return;
+        }
+        /* Closed before the guest is spoken to: what it does meanwhile goes nowhere. */
+        r = registry_set_state(e, wish == VM_ACTIVATE ? VM_ACTIVATING : VM_QUIESCED, e->generation);
+        if (r < 0)
+                fail(v, "egress cannot be closed: %s", strerrordesc_np(-r));
+        else
+                dial(v);
+}

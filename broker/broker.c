@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/broker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <event2/thread.h>
+
+#include "broker/control.h"
+#include "broker/file_set.h"
+#include "broker/ipc.h"
+#include "broker/monitor_client.h"
+#include "broker/registry.h"
+#include "broker/reload.h"
+#include "broker/sandbox.h"
+#include "broker/settings.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/log.h"
+
+/* Connections of the shared vsock listener that one round of the loop takes. */
+#define VSOCK_ACCEPTS 64
+
+struct broker {
+        struct event_base *base;
+        struct monitor_client *monitor;
+        struct audit *audit;
+        struct worker *workers[WORKERS_MAX];
+        struct registry registry;
+        struct loaded loaded;
+        struct control *control;
+        int vsock_fd;
+        int addresses_fd;
+        struct event *vsock_event;
+        struct event *addresses_event;
+        struct event *drained_event;
+        bool draining;
+};
+
+/* ---- what comes at run time */
+
+static void record(struct broker *b, enum audit_event event, const char *detail)
+{
+        struct audit_record r = AUDIT_RECORD_INIT(event);
+
+        r.detail = detail;
+        (void)audit_submit(b->audit, &r, NULL, NULL);
+}
+
+/* Sessions have had their time, or there were none: ends the loop. */
+static void on_drained(evutil_socket_t fd, short events, void *userdata)
+{
+        struct broker *b = userdata;
+
+        (void)fd;
+        (void)events;
+        (void)event_base_loopbreak(b->base);
+}
+
+static bool has_sessions(struct broker *b)
+{
+        struct vm_entry *e;
+
+        TAILQ_FOREACH (e, &b->registry.vms, link) {
+                struct vm_stats stats;
+
+                if (worker_vm_stats(e->worker, e->vm, &stats) == 0 && stats.sessions_open)
+                        return true;
+        }
+        return false;
+}
+
+/* Looks every 50 ms whether all sessions have ended. */
+static void on_drain_check(evutil_socket_t fd, short events, void *userdata)
+{
+        struct broker *b = userdata;
+
+        (void)fd;
+        (void)events;
+        if (!has_sessions(b))
+                (void)event_base_loopbreak(b->base);
+}
+
+static void drain(struct broker *b, uint64_t ms)
+{
+        const struct timeval at_most = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+        const struct timeval every = {.tv_usec = 50000};
+
+        if (!b->draining) {
+                log_info("draining for at most %llu s", (unsigned long long)(ms / 1000));
+                control_stop(b->control);
+                for (size_t i = 0; i < b->registry.workers_n; i++)
+                        worker_drain_start(b->workers[i], ms);
+        }
+        if (!b->draining && ms) {
+                b->drained_event = event_new(b->base, -1, EV_PERSIST, on_drain_check, b);
+                if (b->drained_event)
+                        (void)event_add(b->drained_event, &every);
+        }
+        b->draining = true;
+        if (event_base_once(b->base, -1, EV_TIMEOUT, on_drained, b, &at_most) < 0)
+                (void)event_base_loopbreak(b->base);
+}
+
+static void on_monitor(void *userdata, const struct ipc_frame *frame, int *fds, size_t fds_n)
+{
+        struct broker *b = userdata;
+
+        if (frame->kind == IPC_DRAIN)
+                drain(b, frame->number);
+        if (frame->kind == IPC_RELOAD) {
+                int r = fds_n ? reload_apply(&b->loaded, &b->registry, fds[0]) : -EBADMSG;
+
+                control_reloaded(b->control, r);
+                (void)monitor_tell(b->monitor, IPC_RELOADED, r);
+        }
+        if (frame->kind == IPC_RELOAD_REFUSED)
+                control_reloaded(b->control, frame->result);
+        for (size_t i = 0; i < fds_n; i++)
+                close_fd(fds[i]);
+}
+
+static void on_addresses(evutil_socket_t fd, short events, void *userdata)
+{
+        struct broker *b = userdata;
+
+        (void)events;
+        if (settings_addresses_changed(fd) && reload_settings(&b->loaded, &b->registry) < 0)
+                log_error("the host's addresses changed, and the floor could not follow");
+}
+
+/* Guests of kernel vhost-vsock come in here; which VM it is, is the CID that the host's kernel gave it. */
+static void on_vsock(evutil_socket_t fd, short events, void *userdata)
+{
+        struct broker *b = userdata;
+
+        (void)events;
+        for (int i = 0; i < VSOCK_ACCEPTS; i++) {
+                int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                struct vm_entry *e = NULL;
+                uint32_t cid;
+
+                if (peer < 0)
+                        return;
+                if (transport_peer_cid(peer, &cid) == 0)
+                        e = registry_find_cid(&b->registry, cid);
+                if (e)
+                        (void)worker_vsock_connection(e->worker, e->vm, peer);
+                else
+                        close_fd(peer);
+        }
+}
+
+/* ---- start and end */
+
+struct start {
+        struct file_set *files;
+        int control_fd;
+        int vsock_fd; /* -1: none */
+};
+
+static int receive_start(struct start *ret)
+{
+        int fds[IPC_FDS_MAX] = {-1, -1, -1};
+        struct ipc_frame frame;
+        size_t fds_n;
+        int r = ipc_receive(BROKER_MONITOR_FD, &frame, fds, &fds_n);
+
+        if (r < 0 || frame.kind != IPC_START || fds_n < 2)
+                return r < 0 ? r : -EBADMSG;
+        r = file_set_unpack(fds[0], &ret->files);
+        close_fd(fds[0]);
+        ret->control_fd = fds[1];
+        ret->vsock_fd = fds_n > 2 ? fds[2] : -1;
+        return r;
+}
+
+static int load(struct broker *b, struct file_set *files)
+{
+        struct yaml_error error = {0};
+        int r = setup_load(files, &b->loaded.setup, &error);
+
+        if (r == YAML_E_INVALID)
+                yaml_error_print(&error);
+        yaml_error_done(&error);
+        return r == YAML_E_INVALID ? -EINVAL : r;
+}
+
+static int open_audit(struct broker *b)
+{
+        const struct config *c = b->loaded.setup->config;
+        const struct audit_options options = {.dir = c->audit_dir,
+                .rotate_bytes = c->audit_rotate_bytes,
+                .sync = (enum audit_sync)c->audit_sync,
+                .required = c->audit_required};
+        int r = audit_new(&options, &b->audit);
+
+        if (r == -EBUSY)
+                log_error("another broker writes the audit log in %s", c->audit_dir);
+        else if (r == -EBADMSG)
+                log_error("%s/audit.log does not end in a record; move it away", c->audit_dir);
+        else if (r < 0)
+                (void)log_errno(r, "cannot open the audit log in %s", c->audit_dir);
+        return r;
+}
+
+static int start_workers(struct broker *b)
+{
+        uint64_t n = b->loaded.setup->config->workers;
+
+        if (n == 0) {
+                long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+                n = cores < 1 ? 1 : cores > WORKERS_MAX ? WORKERS_MAX : (uint64_t)cores;
+        }
+        for (; b->registry.workers_n < n; b->registry.workers_n++) {
+                int r = worker_new(b->audit, b->loaded.settings, &b->workers[b->registry.workers_n]);
+
+                if (r < 0)
+                        return log_errno(r, "cannot start a worker");
+        }
+        return 0;
+}
+
+static struct event *watch(struct event_base *base, int fd, event_callback_fn callback, void *userdata)
+{
+        struct event *e = event_new(base, fd, EV_READ | EV_PERSIST, callback, userdata);
+
+        if (e && event_add(e, NULL) < 0) {
+                event_free(e);
+                e = NULL;
+        }
+        return e;
+}
+
+static int open_loop(struct broker *b, int control_fd)
+{
+        const struct config *c = b->loaded.setup->config;
+        int r = monitor_client_new(b->base, BROKER_MONITOR_FD, on_monitor, b, &b->monitor);
+
+        if (r < 0)
+                return log_oom();
+        b->registry.base = b->base;
+        b->registry.monitor = b->monitor;
+        b->registry.audit = b->audit;
+        b->registry.workers = b->workers;
+        b->registry.vsock_listens = b->vsock_fd >= 0;
+        b->registry.trust_declared = c->trust_declared;
+        b->registry.allow_container_standard = c->allow_container_standard;
+        r = control_new(&b->registry, control_fd, &b->control);
+        if (r < 0)
+                return log_errno(r, "cannot serve the control socket");
+        if (b->addresses_fd >= 0)
+                b->addresses_event = watch(b->base, b->addresses_fd, on_addresses, b);
+        if (b->vsock_fd >= 0)
+                b->vsock_event = watch(b->base, b->vsock_fd, on_vsock, b);
+        return 0;
+}
+
+/* Everything up to the first byte of a guest. */
+static int set_up(struct broker *b)
+{
+        struct start start = {.control_fd = -1, .vsock_fd = -1};
+        int r = receive_start(&start);
+
+        if (r < 0)
+                return log_errno(r, "the monitor gave nothing to start with");
+        b->vsock_fd = start.vsock_fd;
+        r = load(b, start.files);
+        file_set_free(start.files);
+        if (r < 0)
+                return log_errno(r, "cannot load what the monitor gave");
+        if (settings_watch_addresses(&b->addresses_fd) < 0)
+                log_warning("changes of the host's addresses cannot be followed");
+        r = sandbox_enter(b->loaded.setup->config->audit_dir);
+        if (r == 0)
+                r = open_audit(b);
+        if (r < 0)
+                return r;
+        record(b, AUDIT_START, WB_VERSION);
+        r = settings_make(b->loaded.setup, &b->loaded.settings);
+        if (r < 0)
+                return log_errno(r, "cannot ask for the host's addresses");
+        b->base = event_base_new();
+        if (!b->base)
+                return log_oom();
+        r = start_workers(b);
+        if (r == 0)
+                r = open_loop(b, start.control_fd);
+        if (r == 0)
+                reload_add_vms(&b->loaded, &b->registry);
+        return r;
+}
+
+static void tear_down(struct broker *b, const char *why)
+{
+        registry_remove_all(&b->registry, why);
+        control_free(b->control);
+        for (size_t i = 0; i < b->registry.workers_n; i++)
+                worker_free(b->workers[i]);
+        if (b->audit)
+                record(b, AUDIT_STOP, why);
+        audit_free(b->audit);
+        if (b->addresses_event)
+                event_free(b->addresses_event);
+        if (b->vsock_event)
+                event_free(b->vsock_event);
+        if (b->drained_event)
+                event_free(b->drained_event);
+        monitor_client_free(b->monitor);
+        loaded_done(&b->loaded);
+        if (b->base)
+                event_base_free(b->base);
+        close_fd(b->vsock_fd);
+        close_fd(b->addresses_fd);
+}
+
+int broker_run(void)
+{
+        struct broker b = {.vsock_fd = -1, .addresses_fd = -1};
+        int r;
+
+        TAILQ_INIT(&b.registry.vms);
+        /* A terminal's Ctrl-C reaches both processes; the monitor decides what it means. */
+        (void)signal(SIGINT, SIG_IGN);
+        (void)signal(SIGTERM, SIG_IGN);
+        (void)signal(SIGHUP, SIG_IGN);
+        (void)signal(SIGPIPE, SIG_IGN);
+        (void)signal(SIGXFSZ, SIG_IGN);
+        (void)evthread_use_pthreads();
+        r = set_up(&b);
+        if (r == 0)
+                r = monitor_tell(b.monitor, IPC_READY, 0);
+        if (r == 0)
+                r = event_base_dispatch(b.base) < 0 ? -EIO : 0;
+        tear_down(&b, r == 0 ? "the broker stops" : "the broker failed");
+        return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The operations behind the control socket: a parsed request in, an answer out, at once or later. */
+
+#include <jansson.h>
+
+#include "broker/registry.h"
+
+struct control_request;
+
+/* Called exactly once for each request; answer is taken. Builders of answers follow. */
+void control_answer(struct control_request *request, json_t *answer);
+
+json_t *answer_ok(void);
+json_t *answer_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Asks the monitor to read its configuration again; request is answered when that is done. */
+void control_want_reload(struct control_request *request);
+
+/* Runs the operation that body names. body stays the caller's. */
+void control_operate(struct registry *registry, const json_t *body, struct control_request *request);

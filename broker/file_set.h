@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The texts that make a configuration, as the monitor read them: the configuration itself, the system's resolv.conf,
+ * and each policy that it names. They travel to the broker as one sealed memfd, so that both halves judge the same
+ * bytes. Names are as messages show them.
+ */
+
+#include <stddef.h>
+
+#include "broker/config.h"
+#include "broker/policy.h"
+#include "broker/yaml.h"
+
+struct file_text {
+        char *name;
+        char *text; /* NUL behind it */
+        size_t n;
+};
+
+struct file_set {
+        struct file_text *files; /* configuration, resolv.conf, policies */
+        size_t n;
+};
+
+/* Reads all. 0; YAML_E_INVALID with *ret_error set; another negative errno. */
+int file_set_read(const char *config_path, struct file_set **ret, struct yaml_error *ret_error);
+void file_set_free(struct file_set *s); /* takes NULL */
+
+int file_set_pack(const struct file_set *s, int *ret_memfd);
+int file_set_unpack(int memfd, struct file_set **ret);
+
+/* A configuration with the policies of its VMs. */
+struct setup {
+        struct config *config;
+        struct policy **policies;   /* of config->vms, by index */
+        struct hostname *resolvers; /* config->dns_servers, or the system's; at least one */
+        size_t resolvers_n;
+};
+
+/* Pure. 0; YAML_E_INVALID with *ret_error set; -ENOMEM. */
+int setup_load(const struct file_set *files, struct setup **ret, struct yaml_error *ret_error);
+void setup_free(struct setup *s); /* takes NULL */

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/monitor_client.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/cleanup.h"
+#include "proto/base/log.h"
+
+/* The monitor sends one reload at a time and a drain twice at most. */
+#define KEPT_MAX 4u
+
+struct kept {
+        struct ipc_frame frame;
+        int fds[IPC_FDS_MAX];
+        size_t fds_n;
+};
+
+struct monitor_client {
+        int sock;
+        struct event *readable;
+        monitor_client_handler handler;
+        void *userdata;
+        struct kept kept[KEPT_MAX];
+        size_t kept_n;
+};
+
+/* There is nothing to save: whoever could restart this is gone, and so is whoever could make a socket for it. */
+static void lost(int r) __attribute__((noreturn));
+static void lost(int r)
+{
+        if (r == -EPIPE)
+                log_error("the monitor is gone; the broker process ends");
+        else
+                (void)log_errno(r, "the monitor cannot be understood; the broker process ends");
+        _exit(EXIT_FAILURE);
+}
+
+static void receive(struct monitor_client *c, struct kept *ret)
+{
+        int r = ipc_receive(c->sock, &ret->frame, ret->fds, &ret->fds_n);
+
+        if (r < 0)
+                lost(r);
+}
+
+static void on_readable(evutil_socket_t fd, short events, void *userdata)
+{
+        struct monitor_client *c = userdata;
+        struct kept next;
+
+        (void)fd;
+        while (c->kept_n) {
+                next = c->kept[0];
+                memmove(c->kept, c->kept + 1, --c->kept_n * sizeof(*c->kept));
+                c->handler(c->userdata, &next.frame, next.fds, next.fds_n);
+        }
+        if (!(events & EV_READ))
+                return;
+        receive(c, &next);
+        c->handler(c->userdata, &next.frame, next.fds, next.fds_n);
+}
+
+int monitor_client_new(
+        struct event_base *base, int sock, monitor_client_handler handler, void *userdata, struct monitor_client **ret)
+{
+        struct monitor_client *c = calloc(1, sizeof(*c));
+
+        if (!c)
+                return -ENOMEM;
+        *c = (struct monitor_client){.sock = sock, .handler = handler, .userdata = userdata};
+        c->readable = event_new(base, sock, EV_READ | EV_PERSIST, on_readable, c);
+        if (!c->readable || event_add(c->readable, NULL) < 0) {
+                monitor_client_free(c);
+                return -ENOMEM;
+        }
+        *ret = c;
+        return 0;
+}
+
+void monitor_client_free(struct monitor_client *c)
+{
+        if (!c)
+                return;
+        if (c->readable)
+                event_free(c->readable);
+        for (size_t i = 0; i < c->kept_n; i++)
+                for (size_t j = 0; j < c->kept[i].fds_n; j++)
+                        close_fd(c->kept[i].fds[j]);
+        close_fd(c->sock);
+        free(c);
+}
+
+int monitor_tell(struct monitor_client *c, enum ipc_kind kind, int result)
+{
+        return ipc_send(c->sock, &(struct ipc_frame){.kind = kind, .result = result}, NULL, 0);
+}
+
+static void keep(struct monitor_client *c, const struct kept *k)
+{
+        if (c->kept_n == KEPT_MAX)
+                lost(-ENOBUFS);
+        c->kept[c->kept_n++] = *k;
+        event_active(c->readable, EV_TIMEOUT, 0);
+}
+
+/* *ret_fd is -1 if the answer has none. */
+static int ask(struct monitor_client *c, const struct ipc_frame *question, struct ipc_frame *ret, int *ret_fd)
+{
+        struct kept k;
+        int r = ipc_send(c->sock, question, NULL, 0);
+
+        if (r < 0)
+                lost(r);
+        for (receive(c, &k); k.frame.kind != IPC_ANSWER; receive(c, &k))
+                keep(c, &k);
+        *ret_fd = k.fds_n ? k.fds[0] : -1;
+        for (size_t i = 1; i < k.fds_n; i++)
+                close_fd(k.fds[i]);
+        *ret = k.frame;
+        return k.frame.result;
+}
+
+int monitor_ask_evidence(struct monitor_client *c, int pid, struct evidence *ret, int *ret_pidfd)
+{
+        const struct ipc_frame question = {.kind = IPC_ASK_EVIDENCE, .number = (uint64_t)pid};
+        struct ipc_frame answer;
+        int fd, r = ask(c, &question, &answer, &fd);
+
+        if (r == 0) {
+                *ret = answer.evidence;
+                *ret_pidfd = fd;
+        }
+        return r;
+}
+
+static int ask_socket(
+        struct monitor_client *c, enum ipc_kind kind, const struct transport *t, uint64_t uid, int *ret_fd)
+{
+        struct ipc_frame question = {.kind = kind, .number = uid, .transport = t->kind}, answer;
+        int r;
+
+        assert(t->kind != TRANSPORT_VSOCK);
+        if (strlen(t->path) >= sizeof(question.path))
+                return -ENAMETOOLONG;
+        strcpy(question.path, t->path);
+        r = ask(c, &question, &answer, ret_fd);
+        return r == 0 && *ret_fd < 0 && kind != IPC_ASK_UNLISTEN ? -EBADMSG : r;
+}
+
+int monitor_ask_listen(struct monitor_client *c, const struct transport *t, uint64_t vmm_uid, int *ret_fd)
+{
+        return ask_socket(c, IPC_ASK_LISTEN, t, vmm_uid, ret_fd);
+}
+
+int monitor_ask_unlisten(struct monitor_client *c, const struct transport *t)
+{
+        int fd;
+
+        return ask_socket(c, IPC_ASK_UNLISTEN, t, IPC_NO_UID, &fd);
+}
+
+int monitor_ask_dial(struct monitor_client *c, const struct transport *t, int *ret_fd)
+{
+        return ask_socket(c, IPC_ASK_DIAL, t, IPC_NO_UID, ret_fd);
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/registry.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/base/cleanup.h"
+#include "proto/base/log.h"
+
+static const char *const state_names[] = {
+        [VM_CLOSED] = "closed",
+        [VM_ACTIVATING] = "activating",
+        [VM_OPEN] = "open",
+        [VM_QUIESCED] = "quiesced",
+        [VM_REVOKED] = "revoked",
+};
+static_assert(sizeof(state_names) / sizeof(*state_names) == VM_STATE_MAX_, "a state has no name");
+
+const char *vm_state_name(enum vm_state state)
+{
+        assert(state < VM_STATE_MAX_);
+        return state_names[state];
+}
+
+struct vm_entry *registry_find(const struct registry *r, const char *name)
+{
+        struct vm_entry *e;
+
+        TAILQ_FOREACH (e, &r->vms, link)
+                if (strcmp(e->config.name, name) == 0)
+                        return e;
+        return NULL;
+}
+
+struct vm_entry *registry_find_cid(const struct registry *r, uint32_t cid)
+{
+        struct vm_entry *e;
+
+        TAILQ_FOREACH (e, &r->vms, link)
+                if (e->config.cid && e->config.cid == cid)
+                        return e;
+        return NULL;
+}
+
+static int refuse(struct refusal *to, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int refuse(struct refusal *to, int error, const char *format, ...)
+{
+        va_list ap;
+
+        to->reason = REASON_ALLOWED;
+        va_start(ap, format);
+        (void)vsnprintf(to->message, sizeof(to->message), format, ap);
+        va_end(ap);
+        return error;
+}
+
+static int refuse_errno(struct refusal *to, int error, const char *what)
+{
+        return refuse(to, error, "%s: %s", what, strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown error");
+}
+
+void registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail)
+{
+        struct audit_record record = AUDIT_RECORD_INIT(event);
+
+        record.vm = e->config.name;
+        record.generation = e->generation;
+        record.has_decision = reason != REASON_MAX_;
+        record.reason = record.has_decision ? reason : REASON_ALLOWED;
+        record.policy_sha256 = e->policy ? e->policy->sha256 : NULL;
+        record.detail = detail;
+        (void)audit_submit(e->registry->audit, &record, NULL, NULL);
+}
+
+static struct transport transport_of(const struct config_vm *vm)
+{
+        return (struct transport){
+                .kind = (enum transport_kind)vm->transport, .path = vm->path, .cid = (uint32_t)vm->cid};
+}
+
+static void free_entry(struct vm_entry *e)
+{
+        if (e->pid_event)
+                event_free(e->pid_event);
+        close_fd(e->pidfd);
+        policy_unref(e->policy);
+        free(e->config.name);
+        free(e->config.path);
+        free(e);
+}
+DEFINE_CLEANUP(struct vm_entry *, free_entry);
+
+static struct vm_entry *new_entry(
+        struct registry *r, const struct config_vm *config, struct policy *policy, bool from_file)
+{
+        struct vm_entry *e = calloc(1, sizeof(*e));
+
+        if (!e)
+                return NULL;
+        *e = (struct vm_entry){.registry = r, .config = *config, .from_file = from_file, .pidfd = -1};
+        e->policy = policy_ref(policy);
+        e->config.policy = (struct config_text){0};
+        e->config.name = strdup(config->name);
+        e->config.path = config->path ? strdup(config->path) : NULL;
+        if (!e->config.name || (config->path && !e->config.path)) {
+                free_entry(e);
+                return NULL;
+        }
+        return e;
+}
+
+static int check_new(const struct registry *r, const struct config_vm *config, struct refusal *ret_refusal)
+{
+        const char *fault = config_vm_fault(config, r->vsock_listens);
+        const struct vm_entry *e;
+
+        if (fault)
+                return refuse(ret_refusal, -EINVAL, "%s", fault);
+        if (r->vms_n >= CONFIG_VMS_MAX)
+                return refuse(ret_refusal, -E2BIG, "there are %u VMs already", CONFIG_VMS_MAX);
+        TAILQ_FOREACH (e, &r->vms, link) {
+                const char *shared = config_vm_clash(&e->config, config);
+
+                if (shared)
+                        return refuse(ret_refusal, -EEXIST, "VM '%s' has this %s already", e->config.name, shared);
+        }
+        return 0;
+}
+
+static void ask_wall(struct vm_entry *e, const struct policy *policy, struct wall *ret)
+{
+        const struct wall_question question = {
+                .backend = (enum backend)e->config.backend,
+                .has_evidence = e->config.pid != 0,
+                .evidence = e->evidence,
+                .trust_declared = e->registry->trust_declared,
+                .allow_container_standard = e->registry->allow_container_standard,
+                .policy = policy,
+        };
+
+        wall_decide(&question, ret);
+}
+
+static void warn_of_declaration(struct vm_entry *e)
+{
+        bool *warned = &e->registry->warned[e->config.backend];
+
+        if (e->wall.verified || *warned)
+                return;
+        *warned = true;
+        log_warning("backend %s: its tier %s is believed as declared (isolation.trust_declared), nothing is verified",
+                backend_name((enum backend)e->config.backend), isolation_tier_name(e->wall.tier));
+}
+
+/* Evidence first, then the verdict; a refusal is audited. */
+static int prove(struct vm_entry *e, struct refusal *ret_refusal)
+{
+        int r;
+
+        if (e->config.pid) {
+                r = monitor_ask_evidence(e->registry->monitor, (int)e->config.pid, &e->evidence, &e->pidfd);
+                if (r < 0)
+                        return refuse_errno(ret_refusal, r, "cannot look at the VMM's process");
+                if (e->pidfd < 0)
+                        return refuse(
+                                ret_refusal, -ESRCH, "there is no process %llu", (unsigned long long)e->config.pid);
+        }
+        ask_wall(e, e->policy, &e->wall);
+        if (e->wall.reason != REASON_ALLOWED) {
+                ret_refusal->reason = e->wall.reason;
+                (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message), "%s", e->wall.message);
+                registry_record(e, AUDIT_VM_ADD, e->wall.reason, e->wall.message);
+                return -EPERM;
+        }
+        warn_of_declaration(e);
+        return 0;
+}
+
+static void on_process_end(evutil_socket_t fd, short events, void *userdata)
+{
+        struct vm_entry *e = userdata;
+
+        (void)fd;
+        (void)events;
+        log_info("VM '%s': its process %llu ended", e->config.name, (unsigned long long)e->config.pid);
+        registry_remove(e->registry, e, "its process ended");
+}
+
+static int watch_process(struct vm_entry *e)
+{
+        if (e->pidfd < 0)
+                return 0;
+        e->pid_event = event_new(e->registry->base, e->pidfd, EV_READ, on_process_end, e);
+        return e->pid_event && event_add(e->pid_event, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+/* Where VMs are fewest. */
+static struct worker *choose_worker(const struct registry *r)
+{
+        size_t least = SIZE_MAX, chosen = 0;
+
+        for (size_t i = 0; i < r->workers_n; i++) {
+                const struct vm_entry *e;
+                size_t n = 0;
+
+                TAILQ_FOREACH (e, &r->vms, link)
+                        n += e->worker == r->workers[i];
+                if (n < least) {
+                        least = n;
+                        chosen = i;
+                }
+        }
+        return r->workers[chosen];
+}
+
+/* Opens the VM's socket and gives it to a worker. */
+static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
+{
+        struct transport t = transport_of(&e->config);
+        struct vm_config config = {.name = e->config.name,
+                .policy = e->policy,
+                .vsock_cid = (uint32_t)e->config.cid,
+                .ready = !e->config.agent};
+        int listener, r;
+
+        if (t.kind != TRANSPORT_VSOCK) {
+                r = monitor_ask_listen(
+                        e->registry->monitor, &t, e->config.pid ? e->evidence.uid : IPC_NO_UID, &listener);
+                if (r < 0)
+                        return refuse_errno(ret_refusal, r, "cannot listen for the VM");
+                config.listeners = &listener;
+                config.listeners_n = 1;
+        }
+        e->worker = choose_worker(e->registry);
+        r = worker_vm_add(e->worker, &config, &e->vm);
+        if (r < 0) {
+                if (config.listeners_n)
+                        (void)monitor_ask_unlisten(e->registry->monitor, &t);
+                return refuse_errno(ret_refusal, r, "the worker does not take the VM");
+        }
+        return 0;
+}
+
+int registry_add(struct registry *registry, const struct config_vm *config, struct policy *policy, bool from_file,
+        struct refusal *ret_refusal)
+{
+        _cleanup_(free_entryp) struct vm_entry *e = NULL;
+        int r = check_new(registry, config, ret_refusal);
+
+        if (r < 0)
+                return r;
+        e = new_entry(registry, config, policy, from_file);
+        if (!e)
+                return refuse_errno(ret_refusal, -ENOMEM, "VM");
+        r = prove(e, ret_refusal);
+        if (r < 0)
+                return r;
+        r = watch_process(e);
+        if (r < 0)
+                return refuse_errno(ret_refusal, r, "VM");
+        r = open_egress(e, ret_refusal);
+        if (r < 0)
+                return r;
+        e->state = config->agent ? VM_CLOSED : VM_OPEN;
+        registry_record(e, AUDIT_VM_ADD, REASON_ALLOWED, e->wall.message);
+        TAILQ_INSERT_TAIL(&registry->vms, e, link);
+        registry->vms_n++;
+        log_info("VM '%s' added: %s", config->name, e->wall.message);
+        (void)STEAL(e);
+        return 0;
+}
+
+int registry_set_policy(
+        struct registry *registry, struct vm_entry *e, struct policy *policy, struct refusal *ret_refusal)
+{
+        struct wall wall;
+        int r;
+
+        (void)registry;
+        ask_wall(e, policy, &wall);
+        if (wall.reason != REASON_ALLOWED) {
+                ret_refusal->reason = wall.reason;
+                (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message), "%s", wall.message);
+                registry_record(e, AUDIT_POLICY_LOAD, wall.reason, wall.message);
+                return -EPERM;
+        }
+        r = worker_vm_set_policy(e->worker, e->vm, policy);
+        if (r < 0)
+                return refuse_errno(ret_refusal, r, "the worker does not take the policy");
+        (void)policy_ref(policy);
+        policy_unref(e->policy);
+        e->policy = policy;
+        e->wall = wall;
+        registry_record(e, AUDIT_POLICY_LOAD, REASON_ALLOWED, NULL);
+        log_info("VM '%s': policy replaced", e->config.name);
+        return 0;
+}
+
+int registry_set_state(struct vm_entry *e, enum vm_state state, uint64_t generation)
+{
+        int r;
+
+        if (e->state == VM_REVOKED && state != VM_REVOKED)
+                return -EPERM;
+        r = state == VM_REVOKED ? worker_vm_revoke(e->worker, e->vm)
+                                : worker_vm_set_ready(e->worker, e->vm, state == VM_OPEN, generation);
+        if (r < 0)
+                return r;
+        e->state = state;
+        e->generation = generation;
+        return 0;
+}
+
+int registry_revoke(struct registry *registry, struct vm_entry *e, struct refusal *ret_refusal)
+{
+        int r = registry_set_state(e, VM_REVOKED, e->generation);
+
+        (void)registry;
+        if (r < 0)
+                return refuse_errno(ret_refusal, r, "the worker does not revoke");
+        vm_conversation_cancel(e);
+        registry_record(e, AUDIT_REVOKE, REASON_MAX_, NULL);
+        log_info("VM '%s': revoked", e->config.name);
+        return 0;
+}
+
+void registry_remove(struct registry *registry, struct vm_entry *e, const char *why)
+{
+        struct transport t = transport_of(&e->config);
+
+        vm_conversation_cancel(e);
+        TAILQ_REMOVE(&registry->vms, e, link);
+        registry->vms_n--;
+        (void)worker_vm_remove(e->worker, e->vm);
+        if (t.kind != TRANSPORT_VSOCK)
+                (void)monitor_ask_unlisten(registry->monitor, &t);
+        registry_record(e, AUDIT_VM_RM, REASON_MAX_, why);
+        log_info("VM '%s' removed: %s", e->config.name, why);
+        free_entry(e);
+}
+
+void registry_remove_all(struct registry *r, const char *why)
+{
+        while (!TAILQ_EMPTY(&r->vms))
+                registry_remove(r, TAILQ_FIRST(&r->vms), why);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The VMs of a broker: each with its worker, its policy, its wall and its state. Belongs to the broker's main thread.
+ * Every change is audited here, and nowhere else.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <event2/event.h>
+
+#include "broker/audit.h"
+#include "broker/config.h"
+#include "broker/evidence.h"
+#include "broker/monitor_client.h"
+#include "broker/policy.h"
+#include "broker/wall.h"
+#include "broker/worker.h"
+
+enum vm_state {
+        VM_CLOSED, /* waits for its activation: egress answers not_ready */
+        VM_ACTIVATING,
+        VM_OPEN,
+        VM_QUIESCED, /* closed again, for a snapshot */
+        VM_REVOKED,  /* for good: only removing it and adding it anew opens it */
+        VM_STATE_MAX_,
+};
+
+struct vm_conversation;
+
+struct vm_entry {
+        TAILQ_ENTRY(vm_entry) link;
+        struct registry *registry;
+        struct config_vm config; /* its own copies; policy.text unused */
+        bool from_file;          /* a reload may take it away */
+        struct policy *policy;
+        struct wall wall;
+        struct evidence evidence; /* where a pid was given */
+        enum vm_state state;      /* changed by registry_set_state() alone */
+        uint64_t generation;      /* of its last activation, 0 before the first */
+        struct worker *worker;
+        struct vm *vm; /* the worker's */
+        int pidfd;     /* -1: none */
+        struct event *pid_event;
+        struct vm_conversation *conversation; /* activation.c's, NULL while none is under way */
+};
+TAILQ_HEAD(vm_list, vm_entry);
+
+struct registry {
+        struct event_base *base;
+        struct monitor_client *monitor;
+        struct audit *audit;
+        struct worker **workers;
+        size_t workers_n;
+        struct vm_list vms;
+        size_t vms_n;
+        bool trust_declared;
+        bool allow_container_standard;
+        bool vsock_listens;
+        bool warned[BACKEND_MAX_]; /* that its declaration is believed without evidence, once per backend */
+};
+
+/* Why an operation was refused, for a person; reason is REASON_ALLOWED unless it is one of the contract's. */
+struct refusal {
+        enum reason reason;
+        char message[512];
+};
+
+struct vm_entry *registry_find(const struct registry *r, const char *name);
+struct vm_entry *registry_find_cid(const struct registry *r, uint32_t cid);
+
+/*
+ * All of these: 0, or a negative errno with *ret_refusal set; nothing has changed then. config is copied, of policy a
+ * reference is taken.
+ */
+int registry_add(struct registry *r, const struct config_vm *config, struct policy *policy, bool from_file,
+        struct refusal *ret_refusal);
+int registry_set_policy(struct registry *r, struct vm_entry *e, struct policy *policy, struct refusal *ret_refusal);
+int registry_revoke(struct registry *r, struct vm_entry *e, struct refusal *ret_refusal);
+
+/* why is for the audit: "asked for", "its process ended", ... The entry is gone. */
+void registry_remove(struct registry *r, struct vm_entry *e, const char *why);
+void registry_remove_all(struct registry *r, const char *why);
+
+/* The one place where a VM's egress opens and closes. A revoked VM stays so: -EPERM. */
+int registry_set_state(struct vm_entry *e, enum vm_state state, uint64_t generation);
+
+const char *vm_state_name(enum vm_state state);
+
+/* A record of this VM with its generation and policy; reason REASON_MAX_: without a decision. detail may be NULL. */
+void registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail);
+
+/* How activation.c is told that an entry goes away under its conversation. */
+void vm_conversation_cancel(struct vm_entry *e);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The sockets in the file system where a VMM and the broker meet, as the monitor makes and opens them. A listener
+ * belongs to the owner and the group of the directory that it stands in, mode 0660; where the VMM's uid is known and
+ * another, it belongs to that one. The monitor acts with the file-system identity of the directory's owner, so that the
+ * kernel judges whether that one may do this there.
+ */
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/wire/transport.h"
+
+/* PATH_1025 or DIR/1025. vmm_uid: (uid_t)-1 if not known. 0 or a negative errno. */
+int vm_socket_listen(const struct transport *t, uid_t vmm_uid, int *ret_fd);
+
+/* Removes the socket file. Missing is well. */
+void vm_socket_unlink(const struct transport *t);
+
+/*
+ * Connects to the guest's side: PATH or DIR/1024, with the identity of the socket's owner. -EACCES if that is root:
+ * whoever runs a VMM as root gives the broker's user access instead, since the broker must not reach root's sockets
+ * through the monitor.
+ */
+int vm_socket_dial(const struct transport *t, int *ret_fd);
