@@ -315,7 +315,7 @@ int policy_load(const char *file, const char *text, size_t n, struct policy **re
         _cleanup_(yaml_document_freep) struct yaml_document *document = NULL;
         _cleanup_(policy_unrefp) struct policy *policy = NULL;
         struct yaml_context c = {.error = ret_error};
-        const struct yaml_node *root;
+        const struct yaml_node *root = NULL;
         int r = yaml_parse(file, text, n, &document, ret_error);
 
         if (r != 0)

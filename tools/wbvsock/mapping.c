@@ -31,7 +31,7 @@ static int alignment_of(int fd, uint64_t *ret_alignment, uint64_t *ret_file_byte
 
 static int map_region(struct mapping *m, const struct message_mapping *r, int fd)
 {
-        uint64_t alignment, file_bytes, start, n;
+        uint64_t alignment = 0, file_bytes = 0, start, n;
         void *at;
         int error = alignment_of(fd, &alignment, &file_bytes);
 
