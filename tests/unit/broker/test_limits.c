@@ -15,7 +15,7 @@ static void set_pattern(struct policy_rule *rule, const char *name)
 
 static void test_connections_of_rule_and_vm(void)
 {
-        struct policy_rule rules[2] = {{.limits.max_connections = 1}, {0}};
+        struct policy_rule rules[2] = {{.limits = {.max_connections = 1}}};
         struct policy policy = {.rules = rules, .rules_n = 2, .limits.max_connections = 2};
         struct limits l;
 
@@ -34,7 +34,7 @@ static void test_connections_of_rule_and_vm(void)
 
 static void test_requests(void)
 {
-        struct policy_rule rules[1] = {{.limits.requests_per_s = 2}};
+        struct policy_rule rules[1] = {{.limits = {.requests_per_s = 2}}};
         struct policy policy = {.rules = rules, .rules_n = 1};
         struct limits l;
         uint64_t wait_ns = 0;
@@ -74,7 +74,7 @@ static void test_rate_is_shared_and_exact(void)
 
 static void test_quota_counts_both_directions(void)
 {
-        struct policy_rule rules[1] = {{.limits.quota_bytes = 100}};
+        struct policy_rule rules[1] = {{.limits = {.quota_bytes = 100}}};
         struct policy policy = {.rules = rules, .rules_n = 1};
         struct limits l;
         uint64_t wait_ns = 0;
@@ -106,7 +106,8 @@ static void test_quota_of_nothing(void)
 /* What was used stays used when the policy is edited, also when rules change their places. */
 static void test_replacing_keeps_what_was_used(void)
 {
-        struct policy_rule before[2] = {{.limits.quota_bytes = 100}, {.limits.quota_bytes = 50}}, after[2] = {0};
+        struct policy_rule before[2] = {{.limits = {.quota_bytes = 100}}, {.limits = {.quota_bytes = 50}}};
+        struct policy_rule after[2] = {{.line = 1}};
         struct policy old = {.rules = before, .rules_n = 2}, new = {.rules = after, .rules_n = 2};
         struct limits l;
 

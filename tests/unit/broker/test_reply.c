@@ -22,7 +22,8 @@ static char *text_of(const struct reply_problem *problem)
         return text;
 }
 
-/* Every reason that is answered over HTTP: a head our own strict parser takes, the row's status and error, a body that is JSON. */
+/* Every reason that is answered over HTTP: a head our own strict parser takes, the row's status and error, a body that
+ * is JSON. */
 static void test_every_reason(void)
 {
         for (enum reason reason = REASON_NETWORK_NONE; reason < REASON_MAX_; reason++) {
