@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "guest/activate_internal.h"
 #include "guest/agent.h"
+#include "guest/control.h"
 #include "guest/exec.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/activate_internal.h"
+#include "guest/activation.h"
 #include "guest/agent.h"
+#include "guest/control.h"
 #include "guest/entropy.h"
 #include "guest/exec.h"
 #include "proto/base/cleanup.h"

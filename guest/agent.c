@@ -1,97 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/agent.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-
-#include "guest/activate.h"
-#include "guest/child.h"
-#include "guest/control.h"
-#include "guest/exec.h"
-#include "guest/identity.h"
-#include "guest/network.h"
 #include "guest/secret.h"
 #include "proto/base/clock.h"
-#include "proto/base/log.h"
 
 #define ENDING_MS 50 /* for answers that are queued to leave */
-
-/* ---- signals */
-
-static void on_child(evutil_socket_t signal_number, short events, void *userdata)
-{
-        struct agent *agent = userdata;
-
-        (void)signal_number;
-        (void)events;
-        for (;;) {
-                struct rusage usage;
-                int status;
-                pid_t pid = wait4(-1, &status, WNOHANG, &usage);
-
-                if (pid < 0 && errno == EINTR)
-                        continue;
-                if (pid <= 0)
-                        return;
-                if (!child_reaped(agent, pid, status))
-                        (void)exec_table_reaped(agent->execs, pid, status, &usage);
-        }
-}
-
-static void on_exit_signal(evutil_socket_t signal_number, short events, void *userdata)
-{
-        (void)signal_number;
-        (void)events;
-        agent_end_soon(userdata, AGENT_END_EXIT);
-}
-
-static void on_power_off_signal(evutil_socket_t signal_number, short events, void *userdata)
-{
-        (void)signal_number;
-        (void)events;
-        agent_end_soon(userdata, AGENT_END_POWER_OFF);
-}
-
-static void on_reboot_signal(evutil_socket_t signal_number, short events, void *userdata)
-{
-        (void)signal_number;
-        (void)events;
-        agent_end_soon(userdata, AGENT_END_REBOOT);
-}
-
-/* For PID 1: SIGINT is Ctrl-Alt-Del (init_prepare()), SIGPWR a power failure or a VMM's stop. */
-static const struct {
-        int number;
-        event_callback_fn service, init;
-} signals[] = {
-        {SIGCHLD, on_child, on_child},
-        {SIGTERM, on_exit_signal, on_power_off_signal},
-        {SIGINT, on_exit_signal, on_reboot_signal},
-        {SIGPWR, NULL, on_power_off_signal},
-};
-
-static int watch_signals(struct agent *agent)
-{
-        static_assert(
-                sizeof(signals) / sizeof(signals[0]) <= sizeof(agent->signals) / sizeof(agent->signals[0]), "room");
-
-        for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-                event_callback_fn fn = agent->pid1 ? signals[i].init : signals[i].service;
-
-                if (!fn)
-                        continue;
-                agent->signals[i] = evsignal_new(agent->base, signals[i].number, fn, agent);
-                if (!agent->signals[i] || event_add(agent->signals[i], NULL) < 0)
-                        return -ENOMEM;
-        }
-        return 0;
-}
-
-/* ---- secrets */
 
 static void watch_expiry(struct agent *agent)
 {
@@ -102,13 +15,13 @@ static void watch_expiry(struct agent *agent)
         secret_expire(agent->secrets, now_ns, &next_ns);
         if (next_ns == UINT64_MAX)
                 return;
-        wait_ns = next_ns - now_ns;
+        wait_ns = next_ns - now_ns + NSEC_PER_USEC; /* not a moment too early */
         wait.tv_sec = (time_t)(wait_ns / NSEC_PER_SEC);
-        wait.tv_usec = (suseconds_t)(wait_ns % NSEC_PER_SEC / NSEC_PER_USEC) + 1;
+        wait.tv_usec = (suseconds_t)(wait_ns % NSEC_PER_SEC / NSEC_PER_USEC);
         (void)evtimer_add(agent->secrets_timer, &wait);
 }
 
-static void on_expiry(evutil_socket_t fd, short events, void *userdata)
+void agent_on_expiry(evutil_socket_t fd, short events, void *userdata)
 {
         (void)fd;
         (void)events;
@@ -122,124 +35,10 @@ void agent_set_secrets(struct agent *agent, struct secret_store *store)
         watch_expiry(agent);
 }
 
-/* ---- life */
-
-static struct event_base *new_base(void)
-{
-        struct event_config *config = event_config_new();
-        struct event_base *base = NULL;
-
-        if (!config)
-                return NULL;
-        if (event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_IGNORE_ENV) == 0)
-                base = event_base_new_with_config(config);
-        event_config_free(config);
-        return base;
-}
-
-static void on_ending(evutil_socket_t fd, short events, void *userdata)
-{
-        struct agent *agent = userdata;
-
-        (void)fd;
-        (void)events;
-        (void)event_base_loopbreak(agent->base);
-}
-
 void agent_end_soon(struct agent *agent, enum agent_end end)
 {
         if (evtimer_pending(agent->ending, NULL))
                 return;
         agent->end = end;
         (void)evtimer_add(agent->ending, &(struct timeval){.tv_usec = ENDING_MS * 1000});
-}
-
-static int set_up_loop(struct agent *agent)
-{
-        agent->base = new_base();
-        if (!agent->base)
-                return -ENOMEM;
-        agent->secrets_timer = evtimer_new(agent->base, on_expiry, agent);
-        agent->ending = evtimer_new(agent->base, on_ending, agent);
-        agent->last = calloc(1, sizeof(*agent->last));
-        if (!agent->secrets_timer || !agent->ending || !agent->last)
-                return -ENOMEM;
-        agent->last->generation = identity_last_generation();
-        return watch_signals(agent);
-}
-
-static int set_up(struct agent *agent)
-{
-        int fd, r = set_up_loop(agent);
-
-        if (r < 0)
-                return log_errno(r, "cannot set up the loop");
-        r = exec_table_new(agent, &agent->execs);
-        if (r < 0)
-                return log_errno(r, "cannot prepare for commands");
-        r = network_new(agent, &agent->network);
-        if (r < 0)
-                return log_errno(r, "cannot prepare the network");
-        r = transport_listen_guest(&agent->transport, agent->port, &fd);
-        if (r < 0)
-                return log_errno(r, "cannot listen on port %u%s%s", agent->port,
-                        agent->transport.path ? " in " : " of vsock",
-                        agent->transport.path ? agent->transport.path : "");
-        r = control_server_new(agent, fd, &agent->controls);
-        return r < 0 ? log_errno(r, "cannot serve") : 0;
-}
-
-int agent_new(const struct agent_config *config, struct agent **ret)
-{
-        struct agent *agent = calloc(1, sizeof(*agent));
-        int r;
-
-        if (!agent)
-                return log_oom();
-        agent->transport = config->transport;
-        agent->port = config->port;
-        agent->pid1 = config->pid1;
-        agent->inherited_nofile = config->inherited_nofile;
-        agent->started_ns = clock_monotonic_ns();
-        r = set_up(agent);
-        if (r < 0) {
-                agent_free(agent);
-                return r;
-        }
-        *ret = agent;
-        return 0;
-}
-
-enum agent_end agent_run(struct agent *agent)
-{
-        (void)event_base_dispatch(agent->base);
-        return agent->end;
-}
-
-static void free_event(struct event *event)
-{
-        if (event)
-                event_free(event);
-}
-
-void agent_free(struct agent *agent)
-{
-        if (!agent)
-                return;
-        activate_abort(agent);
-        control_server_free(agent->controls);
-        network_free(agent->network);
-        if (agent->execs)
-                exec_table_free(agent->execs);
-        if (agent->secrets_timer)
-                agent_set_secrets(agent, NULL);
-        network_free_env(agent->workload_env);
-        for (size_t i = 0; i < sizeof(agent->signals) / sizeof(agent->signals[0]); i++)
-                free_event(agent->signals[i]);
-        free_event(agent->secrets_timer);
-        free_event(agent->ending);
-        free(agent->last);
-        if (agent->base)
-                event_base_free(agent->base);
-        free(agent);
 }

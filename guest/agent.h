@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The agent: owns the loop, the gate, the conversations, the execs. One thread. */
+/*
+ * The agent: the loop, the gate, and who is there. One thread. guest/serve puts it together; everybody else reaches
+ * the others through it.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +19,6 @@
 struct activation;
 struct activation_record;
 struct child;
-struct control;
 struct control_server;
 struct exec_table;
 struct network;
@@ -54,28 +56,11 @@ struct agent {
         enum agent_end end;
 };
 
-struct agent_config {
-        struct transport transport;
-        uint32_t port;
-        bool pid1;
-        struct rlimit inherited_nofile;
-};
-
-/* Binds the listener and sets everything up, without serving yet. *ret is freed with agent_free(). 0 or a negative
- * errno, logged. */
-int agent_new(const struct agent_config *config, struct agent **ret);
-
-/* Serves until something ends it. */
-enum agent_end agent_run(struct agent *agent);
-
-/* Kills the execs and the agent's own children. Takes NULL. */
-void agent_free(struct agent *agent);
-
 /* The loop ends soon: what is queued to conversations gets a moment to leave. The first call counts. */
 void agent_end_soon(struct agent *agent, enum agent_end end);
 
 /* Replaces the secrets by store (NULL: none); the old ones are wiped. */
 void agent_set_secrets(struct agent *agent, struct secret_store *store);
 
-/* Answers InfoRequest. */
-int agent_send_info(struct agent *agent, struct control *c);
+/* What secrets_timer calls: wipes the secrets whose time is up. userdata is the agent. */
+void agent_on_expiry(evutil_socket_t fd, short events, void *userdata);

@@ -13,13 +13,11 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
-#include "guest/activate.h"
 #include "guest/agent.h"
-#include "guest/control_internal.h"
-#include "guest/exec.h"
+#include "guest/control_pool.h"
 #include "proto/base/cleanup.h"
-#include "proto/base/log.h"
 #include "proto/wire/codec.h"
+#include "proto/wire/frame.h"
 
 #define OPENING_MS     10000 /* a peer that has not said what it wants by then does not mean it */
 #define LINGERING_MS   500   /* for the peer to read our end before its own unread bytes would reset it */
@@ -54,14 +52,14 @@ struct out_frame {
 };
 
 struct control {
-        struct control_server *server;
+        struct control_pool *pool;
         struct control *older, *newer;
         enum control_state state;
         int fd;
         struct event readable, writable, timer;
 
         struct frame_reader reader;
-        size_t reader_charged; /* of server->reader_bytes */
+        size_t reader_charged; /* of pool->reader_bytes */
 
         struct out_frame *first, *last;
         size_t first_sent;
@@ -242,7 +240,7 @@ void control_set_handler(struct control *c, const struct control_handler *handle
 
 struct agent *control_agent(struct control *c)
 {
-        return c->server->agent;
+        return c->pool->agent;
 }
 
 /* The peer is gone, or we are through with it; whoever runs the conversation hears of it once. */
@@ -262,15 +260,16 @@ void control_free(struct control *c)
 {
         die(c);
         (void)evtimer_del(&c->timer);
-        control_server_unlink(c->server, c->reader_charged);
+        c->pool->reader_bytes -= c->reader_charged;
+        c->pool->n--;
         if (c->older)
                 c->older->newer = c->newer;
         else
-                c->server->oldest = c->newer;
+                c->pool->oldest = c->newer;
         if (c->newer)
                 c->newer->older = c->older;
         else
-                c->server->newest = c->older;
+                c->pool->newest = c->older;
         while (c->first)
                 free_first(c);
         frame_reader_done(&c->reader);
@@ -302,35 +301,8 @@ static void break_off(struct control *c, const char *detail)
 
 static void open_conversation(struct control *c, const Wb__ToAgent *m)
 {
-        struct agent *agent = control_agent(c);
-
-        switch (m->body_case) {
-        case WB__TO_AGENT__BODY_INFO:
-                (void)agent_send_info(agent, c);
-                control_finish(c);
-                break;
-        case WB__TO_AGENT__BODY_ACTIVATE: activate_open(agent, c, m->activate); break;
-        case WB__TO_AGENT__BODY_QUIESCE: activate_quiesce(agent, c); break;
-        case WB__TO_AGENT__BODY_SHUTDOWN: control_shutdown(c, m->shutdown); break;
-        case WB__TO_AGENT__BODY_EXEC_START:
-                if (gate_is_open(&agent->gate)) {
-                        exec_open_start(agent->execs, c, m->exec_start);
-                } else {
-                        (void)control_send_error(c, "not_ready", "the guest has not been activated");
-                        control_finish(c);
-                }
-                break;
-        case WB__TO_AGENT__BODY_EXEC_ATTACH: exec_open_attach(agent->execs, c, m->exec_attach); break;
-        case WB__TO_AGENT__BODY_EXEC_KILL: exec_open_kill(agent->execs, c, m->exec_kill); break;
-        case WB__TO_AGENT__BODY_EXEC_LIST: exec_open_list(agent->execs, c); break;
-        case WB__TO_AGENT__BODY_INPUT:
-        case WB__TO_AGENT__BODY_CREDIT:
-        case WB__TO_AGENT__BODY_SIGNAL:
-        case WB__TO_AGENT__BODY_RESIZE:
-        case WB__TO_AGENT__BODY_CLOCK_SAMPLE: break_off(c, "this message opens no conversation"); break;
-        case WB__TO_AGENT__BODY__NOT_SET:
-        case _WB__TO_AGENT__BODY__CASE_IS_INT_SIZE: break_off(c, "an empty message"); break;
-        }
+        if (c->pool->open(c, m) < 0)
+                break_off(c, "this message opens no conversation");
 }
 
 static void take_frame(struct control *c, const uint8_t *payload, size_t n)
@@ -347,6 +319,19 @@ static void take_frame(struct control *c, const uint8_t *payload, size_t n)
         codec_free_to_agent(m);
 }
 
+/* Counts what the reader holds now. -ENOBUFS if that is too much for all conversations together. */
+static int charge_reader(struct control *c)
+{
+        struct control_pool *pool = c->pool;
+
+        pool->reader_bytes += c->reader.room;
+        pool->reader_bytes -= c->reader_charged;
+        c->reader_charged = c->reader.room;
+        if (pool->reader_bytes > CONTROL_READERS_MAX_BYTES && c->reader.room > CONTROL_READER_KEEP_BYTES)
+                return -ENOBUFS;
+        return 0;
+}
+
 static bool is_listening(const struct control *c)
 {
         return c->state == CONTROL_OPENING || c->state == CONTROL_OPEN;
@@ -361,7 +346,7 @@ static void take_bytes(struct control *c, const uint8_t *p, size_t n)
                 size_t payload_n;
                 int r = frame_read(&c->reader, &p, &n, &payload, &payload_n);
 
-                if (control_server_charge(c->server, &c->reader_charged, c->reader.room) < 0 && r >= 0)
+                if (charge_reader(c) < 0 && r >= 0)
                         r = -ENOBUFS;
                 if (r == FRAME_E_MORE)
                         return;
@@ -375,19 +360,19 @@ static void take_bytes(struct control *c, const uint8_t *p, size_t n)
                         explicit_bzero((uint8_t *)(uintptr_t)payload, payload_n); /* it may have been secrets */
                 if (c->reader.room > CONTROL_READER_KEEP_BYTES)
                         frame_reader_done(&c->reader);
-                (void)control_server_charge(c->server, &c->reader_charged, c->reader.room);
+                (void)charge_reader(c);
         }
 }
 
 static void on_readable(evutil_socket_t fd, short events, void *userdata)
 {
         struct control *c = userdata;
-        struct control_server *server = c->server;
+        struct control_pool *pool = c->pool;
 
         (void)events;
         for (int i = 0; i < READS_PER_TURN && c->state != CONTROL_DEAD; i++) {
                 bool opening = c->state == CONTROL_OPENING;
-                ssize_t got = recv(fd, server->buffer, sizeof(server->buffer), MSG_DONTWAIT);
+                ssize_t got = recv(fd, pool->buffer, sizeof(pool->buffer), MSG_DONTWAIT);
 
                 if (got < 0 && (errno == EAGAIN || errno == EINTR))
                         break;
@@ -400,10 +385,10 @@ static void on_readable(evutil_socket_t fd, short events, void *userdata)
                         die(c);
                         break;
                 }
-                take_bytes(c, server->buffer, (size_t)got);
+                take_bytes(c, pool->buffer, (size_t)got);
                 if (opening)
-                        explicit_bzero(server->buffer, (size_t)got);
-                if ((size_t)got < sizeof(server->buffer))
+                        explicit_bzero(pool->buffer, (size_t)got);
+                if ((size_t)got < sizeof(pool->buffer))
                         break;
         }
         if (c->state == CONTROL_DEAD)
@@ -439,25 +424,25 @@ static void on_timer(evutil_socket_t fd, short events, void *userdata)
         control_free(userdata);
 }
 
-int control_new(struct control_server *server, int fd, struct control **ret)
+int control_new(struct control_pool *pool, int fd)
 {
         struct control *c = calloc(1, sizeof(*c));
 
         if (!c)
                 return -ENOMEM;
-        c->server = server;
+        c->pool = pool;
+        pool->n++;
         c->fd = fd;
-        c->older = server->newest;
+        c->older = pool->newest;
         if (c->older)
                 c->older->newer = c;
         else
-                server->oldest = c;
-        server->newest = c;
-        (void)event_assign(&c->readable, server->agent->base, fd, EV_READ | EV_PERSIST, on_readable, c);
-        (void)event_assign(&c->writable, server->agent->base, fd, EV_WRITE, on_writable, c);
-        (void)evtimer_assign(&c->timer, server->agent->base, on_timer, c);
+                pool->oldest = c;
+        pool->newest = c;
+        (void)event_assign(&c->readable, pool->agent->base, fd, EV_READ | EV_PERSIST, on_readable, c);
+        (void)event_assign(&c->writable, pool->agent->base, fd, EV_WRITE, on_writable, c);
+        (void)evtimer_assign(&c->timer, pool->agent->base, on_timer, c);
         (void)event_add(&c->readable, NULL);
         (void)evtimer_add(&c->timer, &(struct timeval){.tv_sec = OPENING_MS / 1000});
-        *ret = c;
         return 0;
 }

@@ -47,16 +47,3 @@ size_t control_queued(const struct control *c);
 void control_finish(struct control *c);
 
 struct agent *control_agent(struct control *c);
-
-/*
- * All conversations of the agent: accepts on listen_fd (taken over), at most CONTROL_MAX at a time. When that many are
- * there, the oldest one that has not said anything yet makes room; if all have, the new one is closed.
- */
-#define CONTROL_MAX 256
-
-struct control_server;
-
-int control_server_new(struct agent *agent, int listen_fd, struct control_server **ret);
-
-/* Closes all; handlers hear closed(). Takes NULL. */
-void control_server_free(struct control_server *server);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/control_server.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
@@ -7,10 +9,10 @@
 #include <sys/socket.h>
 
 #include <event2/event.h>
+#include <event2/event_struct.h>
 
 #include "guest/agent.h"
-#include "guest/control.h"
-#include "guest/control_internal.h"
+#include "guest/control_pool.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
@@ -19,19 +21,12 @@
 #define ACCEPTS_PER_TURN 64
 #define RETRY_MS         100 /* after accept() failed for want of descriptors or memory */
 
-int control_server_charge(struct control_server *server, size_t *charged, size_t room)
-{
-        server->reader_bytes += room;
-        server->reader_bytes -= *charged;
-        *charged = room;
-        return server->reader_bytes > CONTROL_READERS_MAX_BYTES && room > CONTROL_READER_KEEP_BYTES ? -ENOBUFS : 0;
-}
-
-void control_server_unlink(struct control_server *server, size_t charged)
-{
-        server->reader_bytes -= charged;
-        server->n--;
-}
+struct control_server {
+        struct control_pool pool;
+        int listen_fd;
+        int vsock_fd; /* /dev/vsock, to ask for our own CID; -1 where there is none */
+        struct event acceptable, retry;
+};
 
 /* The host, and nobody in the guest: not even where the guest's own CID is the one that hosts have (a host is nobody's
  * guest). */
@@ -39,7 +34,7 @@ static bool may_speak(struct control_server *server, int fd)
 {
         uint32_t peer, own;
 
-        if (server->agent->transport.kind == TRANSPORT_UNIX)
+        if (server->pool.agent->transport.kind == TRANSPORT_UNIX)
                 return true;
         if (transport_peer_cid(fd, &peer) < 0 || peer != WB_CID_HOST) {
                 log_warning("refused a vsock connection that is not the host's");
@@ -56,9 +51,9 @@ static bool may_speak(struct control_server *server, int fd)
 /* The oldest that has said nothing yet gives way. */
 static bool make_room(struct control_server *server)
 {
-        if (server->n < CONTROL_MAX)
+        if (server->pool.n < CONTROL_MAX)
                 return true;
-        for (struct control *c = server->oldest; c; c = control_newer(c))
+        for (struct control *c = server->pool.oldest; c; c = control_newer(c))
                 if (control_is_silent(c)) {
                         control_free(c);
                         return true;
@@ -69,14 +64,9 @@ static bool make_room(struct control_server *server)
 static void take_connection(struct control_server *server, int fd)
 {
         _cleanup_close_ int taken = fd;
-        struct control *c;
 
-        if (!may_speak(server, fd) || !make_room(server))
-                return;
-        if (control_new(server, fd, &c) < 0)
-                return;
-        server->n++;
-        (void)steal_fd(&taken);
+        if (may_speak(server, fd) && make_room(server) && control_new(&server->pool, fd) == 0)
+                (void)steal_fd(&taken);
 }
 
 static void on_acceptable(evutil_socket_t listen_fd, short events, void *userdata)
@@ -108,15 +98,24 @@ static void on_retry(evutil_socket_t fd, short events, void *userdata)
         (void)event_add(&server->acceptable, NULL);
 }
 
-int control_server_new(struct agent *agent, int listen_fd, struct control_server **ret)
+static int open_vsock(void)
+{
+        return open("/dev/vsock", O_RDONLY | O_CLOEXEC);
+}
+
+int control_server_new(struct agent *agent, int listen_fd, int (*open)(struct control *c, const Wb__ToAgent *m),
+        struct control_server **ret)
 {
         struct control_server *server = calloc(1, sizeof(*server));
 
         if (!server)
                 return -ENOMEM;
-        server->agent = agent;
+        server->pool.agent = agent;
+        server->pool.open = open;
         server->listen_fd = listen_fd;
-        server->vsock_fd = agent->transport.kind == TRANSPORT_UNIX ? -1 : open("/dev/vsock", O_RDONLY | O_CLOEXEC);
+        server->vsock_fd = -1;
+        if (agent->transport.kind != TRANSPORT_UNIX)
+                server->vsock_fd = open_vsock();
         (void)event_assign(&server->acceptable, agent->base, listen_fd, EV_READ | EV_PERSIST, on_acceptable, server);
         (void)evtimer_assign(&server->retry, agent->base, on_retry, server);
         (void)event_add(&server->acceptable, NULL);
@@ -130,22 +129,9 @@ void control_server_free(struct control_server *server)
                 return;
         (void)event_del(&server->acceptable);
         (void)evtimer_del(&server->retry);
-        while (server->oldest)
-                control_free(server->oldest);
+        while (server->pool.oldest)
+                control_free(server->pool.oldest);
         close_fd(server->listen_fd);
         close_fd(server->vsock_fd);
         free(server);
-}
-
-void control_shutdown(struct control *c, const Wb__Shutdown *m)
-{
-        Wb__Ok ok = WB__OK__INIT;
-        Wb__FromAgent answer = WB__FROM_AGENT__INIT;
-
-        answer.body_case = WB__FROM_AGENT__BODY_OK;
-        answer.ok = &ok;
-        (void)control_send(c, &answer);
-        control_finish(c);
-        agent_end_soon(
-                control_agent(c), m->kind == WB__SHUTDOWN__KIND__REBOOT ? AGENT_END_REBOOT : AGENT_END_POWER_OFF);
 }

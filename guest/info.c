@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/info.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "guest/activate.h"
+#include "guest/activation.h"
 #include "guest/agent.h"
 #include "guest/clock.h"
 #include "guest/control.h"
@@ -85,8 +87,9 @@ static void gather(struct agent *agent, struct facts *f)
         add(f, "secrets", secrets);
 }
 
-int agent_send_info(struct agent *agent, struct control *c)
+int info_send(struct control *c)
 {
+        struct agent *agent = control_agent(c);
         struct report_message steps[ACTIVATE_STEPS];
         Wb__ActivateStep *step_pointers[ACTIVATE_STEPS];
         struct facts facts;

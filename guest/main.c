@@ -3,11 +3,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "guest/agent.h"
 #include "guest/forwarder.h"
 #include "guest/init.h"
 #include "guest/options.h"
 #include "guest/self.h"
+#include "guest/serve.h"
 #include "proto/base/log.h"
 #include "proto/base/options.h"
 
@@ -43,29 +43,13 @@ static int end(enum agent_end how, bool pid1, enum transport_kind kind)
         return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int serve(const struct agent_options *options, bool pid1, const struct rlimit *nofile, const char *notify_socket)
-{
-        struct agent_config config = {
-                .transport = options->listen, .port = options->port, .pid1 = pid1, .inherited_nofile = *nofile};
-        struct agent *agent;
-        enum agent_end how;
-
-        if (agent_new(&config, &agent) < 0)
-                return EXIT_FAILURE;
-        log_info("serving%s", pid1 ? " as PID 1" : "");
-        self_notify(notify_socket, "READY=1");
-        how = agent_run(agent);
-        self_notify(notify_socket, "STOPPING=1");
-        agent_free(agent);
-        return end(how, pid1, options->listen.kind);
-}
-
 int main(int argc, char **argv)
 {
         bool pid1 = getpid() == 1;
         struct agent_options options;
-        struct rlimit nofile;
+        struct serve_config config = {.pid1 = pid1};
         char *notify_socket;
+        enum agent_end how;
         int r;
 
         if (argc == 3 && strcmp(argv[1], FORWARDER_ARGUMENT) == 0)
@@ -75,12 +59,15 @@ int main(int argc, char **argv)
         if (r != 0)
                 return r == OPTIONS_E_HELP ? EXIT_SUCCESS : OPTIONS_E_USAGE;
         log_setup("wbagent", options.verbose ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
-        self_normalise(&nofile);
+        self_normalise(&config.inherited_nofile);
         self_forget_environment(&notify_socket);
         if (pid1)
                 init_prepare(options.listen.kind != TRANSPORT_UNIX);
         self_protect();
-        r = serve(&options, pid1, &nofile, notify_socket);
+        config.transport = options.listen;
+        config.port = options.port;
+        config.notify_socket = notify_socket;
+        r = serve(&config, &how);
         free(notify_socket);
-        return r;
+        return r < 0 ? EXIT_FAILURE : end(how, pid1, options.listen.kind);
 }

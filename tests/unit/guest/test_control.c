@@ -9,9 +9,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "guest/activate.h"
+#include "guest/activation.h"
 #include "guest/agent.h"
+#include "guest/control_server.h"
 #include "guest/exec.h"
+#include "guest/opening.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/frame.h"
 #include "tests/support/suite.h"
@@ -134,7 +136,7 @@ static void world_start(struct world *w)
         CU_ASSERT_EQUAL_FATAL(bind(fd, (struct sockaddr *)&w->address, sizeof(sa_family_t)), 0);
         CU_ASSERT_EQUAL_FATAL(listen(fd, 512), 0);
         CU_ASSERT_EQUAL_FATAL(getsockname(fd, (struct sockaddr *)&w->address, &n), 0);
-        CU_ASSERT_EQUAL_FATAL(control_server_new(&w->agent, fd, &w->agent.controls), 0);
+        CU_ASSERT_EQUAL_FATAL(control_server_new(&w->agent, fd, opening_take, &w->agent.controls), 0);
 }
 
 static void world_stop(struct world *w)

@@ -1,19 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Between activate.c (the transaction) and activate_steps.c (what the steps do). */
+/* The steps of an activation and its state, between activate.c (the transaction) and activate_steps.c (what they do).
+ */
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <event2/event_struct.h>
 
-#include "guest/activate.h"
 #include "guest/clock.h"
 #include "guest/hooks.h"
 #include "guest/identity.h"
 #include "guest/network.h"
+#include "guest/report.h"
 #include "guest/secret.h"
+#include "proto/wire/limits.h"
+
+struct agent;
+struct control;
+
+enum activate_step {
+        ACTIVATE_FREEZE,
+        ACTIVATE_ENTROPY,
+        ACTIVATE_CLOCK,
+        ACTIVATE_IDENTITY,
+        ACTIVATE_SECRETS,
+        ACTIVATE_NETWORK,
+        ACTIVATE_NOTIFY,
+        ACTIVATE_THAW,
+        ACTIVATE_GATE,
+        ACTIVATE_STEPS,
+};
+
+const char *activate_step_name(enum activate_step step);
+
+/* The last activation that was tried, for `wbctl info`, and what makes an older one fail. */
+struct activation_record {
+        uint64_t generation; /* a new one must be greater */
+        uint8_t nonce[WB_NONCE_BYTES];
+        bool nonce_set;
+        size_t steps_n; /* that have run */
+        struct report steps[ACTIVATE_STEPS];
+};
 
 /* What of the message outlives it, and the state of the step that waits. */
 struct activation {

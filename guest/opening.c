@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/opening.h"
+
+#include <errno.h>
+
+#include "guest/activate.h"
+#include "guest/agent.h"
+#include "guest/exec.h"
+#include "guest/info.h"
+
+static void take_info(struct control *c)
+{
+        (void)info_send(c);
+        control_finish(c);
+}
+
+static void take_shutdown(struct control *c, const Wb__Shutdown *m)
+{
+        Wb__Ok ok = WB__OK__INIT;
+        Wb__FromAgent answer = WB__FROM_AGENT__INIT;
+
+        answer.body_case = WB__FROM_AGENT__BODY_OK;
+        answer.ok = &ok;
+        (void)control_send(c, &answer);
+        control_finish(c);
+        agent_end_soon(
+                control_agent(c), m->kind == WB__SHUTDOWN__KIND__REBOOT ? AGENT_END_REBOOT : AGENT_END_POWER_OFF);
+}
+
+static void take_exec(struct control *c, const Wb__ExecStart *m)
+{
+        struct agent *agent = control_agent(c);
+
+        if (gate_is_open(&agent->gate)) {
+                exec_open_start(agent->execs, c, m);
+                return;
+        }
+        (void)control_send_error(c, "not_ready", "the guest is not activated");
+        control_finish(c);
+}
+
+int opening_take(struct control *c, const Wb__ToAgent *m)
+{
+        struct agent *agent = control_agent(c);
+
+        switch (m->body_case) {
+        case WB__TO_AGENT__BODY_INFO: take_info(c); return 0;
+        case WB__TO_AGENT__BODY_ACTIVATE: activate_open(agent, c, m->activate); return 0;
+        case WB__TO_AGENT__BODY_QUIESCE: activate_quiesce(agent, c); return 0;
+        case WB__TO_AGENT__BODY_SHUTDOWN: take_shutdown(c, m->shutdown); return 0;
+        case WB__TO_AGENT__BODY_EXEC_START: take_exec(c, m->exec_start); return 0;
+        case WB__TO_AGENT__BODY_EXEC_ATTACH: exec_open_attach(agent->execs, c, m->exec_attach); return 0;
+        case WB__TO_AGENT__BODY_EXEC_KILL: exec_open_kill(agent->execs, c, m->exec_kill); return 0;
+        case WB__TO_AGENT__BODY_EXEC_LIST: exec_open_list(agent->execs, c); return 0;
+        case WB__TO_AGENT__BODY_INPUT:
+        case WB__TO_AGENT__BODY_CREDIT:
+        case WB__TO_AGENT__BODY_SIGNAL:
+        case WB__TO_AGENT__BODY_RESIZE:
+        case WB__TO_AGENT__BODY_CLOCK_SAMPLE:
+        case WB__TO_AGENT__BODY__NOT_SET:
+        case _WB__TO_AGENT__BODY__CASE_IS_INT_SIZE: break;
+        }
+        return -EPROTO;
+}
