@@ -43,22 +43,26 @@ static void say_text(struct say *s, const char *text)
                 say(s, "...");
 }
 
-static void say_ports(struct say *s, const struct policy_rule *rule)
+/* The YAML of a list as it would have to be, the new member last; a long one is not repeated. */
+static void say_ports(struct say *s, const struct policy_rule *rule, uint16_t new)
 {
+        say(s, "ports: [");
         for (size_t i = 0; i < rule->ports_n && i < LIST_MOST; i++)
-                say(s, "%s%u", i ? ", " : "", rule->ports[i]);
-        if (rule->ports_n > LIST_MOST)
-                say(s, " and %zu more", rule->ports_n - LIST_MOST);
+                say(s, "%u, ", rule->ports[i]);
+        say(s, "%s%u]", rule->ports_n > LIST_MOST ? "..., " : "", new);
 }
 
-static void say_texts(struct say *s, char *const *texts, size_t n)
+static void say_texts(struct say *s, const char *key, char *const *texts, size_t n, const char *new)
 {
+        say(s, "%s: [", key);
         for (size_t i = 0; i < n && i < LIST_MOST; i++) {
-                say(s, "%s", i ? ", " : "");
+                say(s, "\"");
                 say_text(s, texts[i]);
+                say(s, "\", ");
         }
-        if (n > LIST_MOST)
-                say(s, " and %zu more", n - LIST_MOST);
+        say(s, "%s\"", n > LIST_MOST ? "..., " : "");
+        say_text(s, new);
+        say(s, "\"]");
 }
 
 static void say_rule(struct say *s, const struct policy *policy, int index)
@@ -148,27 +152,23 @@ static void explain_nearest(
         say(s, "For %s, ", request->host.text);
         say_rule(s, policy, nearest);
         if (reason == REASON_PORT_NOT_ALLOWED) {
-                say(s, " allows the ports ");
-                say_ports(s, rule);
-                say(s, ", not %u. It would take %u in its ports. ", request->port, request->port);
+                say(s, " does not allow the port. It would take ");
+                say_ports(s, rule, request->port);
+                say(s, " there. ");
         } else if (reason == REASON_PROTOCOL_NOT_ALLOWED) {
                 say(s, " allows protocol: %s, not %s. ", protocol_name(rule->protocol),
                         protocol_name(request->protocol));
                 if (rule->protocol == PROTOCOL_TLS && request->protocol == PROTOCOL_HTTP)
                         say(s, "Use https. ");
-                say(s, "It would take protocol: %s there. ", protocol_name(request->protocol));
+                say(s, "It would take protocol: %s there. ", request->protocol == PROTOCOL_TCP ? "tcp" : "auto");
         } else if (reason == REASON_METHOD_NOT_ALLOWED) {
-                say(s, " allows the methods ");
-                say_texts(s, rule->methods, rule->methods_n);
-                say(s, ". It would take \"");
-                say_text(s, request->method ? request->method : "");
-                say(s, "\" in its http_methods. ");
+                say(s, " does not allow the method. It would take ");
+                say_texts(s, "http_methods", rule->methods, rule->methods_n, request->method ? request->method : "");
+                say(s, " there. ");
         } else if (reason == REASON_PATH_NOT_ALLOWED) {
-                say(s, " allows the paths ");
-                say_texts(s, rule->paths, rule->paths_n);
-                say(s, ". It would take \"");
-                say_text(s, request->path ? request->path : "");
-                say(s, "\" in its http_paths. ");
+                say(s, " does not allow the path. It would take ");
+                say_texts(s, "http_paths", rule->paths, rule->paths_n, request->path ? request->path : "");
+                say(s, " there. ");
         } else {
                 say(s, " looks at methods or paths, for which TLS must be intercepted, and that is not available. "
                        "It would take a rule without http_methods and http_paths. ");
