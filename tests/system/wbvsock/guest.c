@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -105,7 +106,8 @@ static void send_pattern(int fd, uint64_t bytes, struct sum *s)
 
                 if (write_all(fd, buffer, n) < 0)
                         return;
-                sum_add(s, buffer, n);
+                if (s)
+                        sum_add(s, buffer, n);
                 bytes -= n;
         }
 }
@@ -128,14 +130,25 @@ static void sink(int fd)
         dprintf(fd, "%llu %08x%08x\n", (unsigned long long)s.bytes, s.b, s.a);
 }
 
+static void drain(int fd)
+{
+        static uint8_t buffer[262144];
+        unsigned long long bytes = 0;
+        ssize_t n;
+
+        while ((n = read(fd, buffer, sizeof(buffer))) > 0)
+                bytes += (size_t)n;
+        dprintf(fd, "%llu\n", bytes);
+}
+
 static void source(int fd)
 {
-        struct sum sent = {0}, got = {0};
+        struct sum got = {0};
         char line[64];
         int report;
 
         read_line(fd, line, sizeof(line));
-        send_pattern(fd, strtoull(line, NULL, 10), &sent);
+        send_pattern(fd, strtoull(line, NULL, 10), NULL);
         shutdown(fd, SHUT_WR);
         read_to_end(fd, &got);
         report = dial(REPORT_PORT);
@@ -271,11 +284,12 @@ static const struct service {
         int backlog;
         void (*serve)(int fd); /* NULL: nobody accepts */
 } services[] = {
-        {7000, 512, echo},
-        {7001, 512, sink},
-        {7002, 512, source},
-        {7003, 512, command},
+        {7000, 1024, echo},
+        {7001, 1024, sink},
+        {7002, 1024, source},
+        {7003, 1024, command},
         {7004, 1, NULL},
+        {7005, 1024, drain},
 };
 #define SERVICES_N (sizeof(services) / sizeof(*services))
 
@@ -338,6 +352,8 @@ int main(void)
         setvbuf(stdout, NULL, _IONBF, 0);
         signal(SIGCHLD, SIG_IGN);
         signal(SIGPIPE, SIG_IGN);
+
+        (void)setrlimit(RLIMIT_NOFILE, &(struct rlimit){4096, 4096});
 
         load_modules();
         /* The device is probed behind our back. */

@@ -112,6 +112,18 @@ def test_50_mb_to_the_guest(vm):
     assert answer == [str(len(data)), text(checksum(data))], answer
 
 
+def test_speed_to_the_guest(vm):
+    data = bytes(100 * MEGA)
+    with vm.dial(7005) as s:
+        s.settimeout(120)
+        start = time.monotonic()
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+        answer = read_all(s)
+        report("to the guest", f"{len(data) / 1e6 / (time.monotonic() - start):.0f} MB/s")
+    assert answer == b"%d\n" % len(data)
+
+
 def test_50_mb_from_the_guest_and_its_half_close(vm):
     """The guest shuts its side after 50 MB; what the host sends after that still arrives."""
     late = random.Random(2).randbytes(3 * MEGA)
@@ -164,6 +176,29 @@ def test_200_connections_from_the_guest(vm):
     listener = vm.listen(9002)
     echo_forever(listener)
     assert command(vm, "many 9002 200") == [200, 0]
+
+
+def test_1000_connections_at_once(vm):
+    """Of each origin, and all are alive."""
+    listener = vm.listen(9006)
+    echo_forever(listener)
+    sockets = [vm.dial(7000) for _ in range(1000)]
+    for i, s in enumerate(sockets):
+        s.sendall(b"%8d" % i)
+    assert command(vm, "many 9006 1000") == [1000, 0]
+    for i, s in enumerate(sockets):
+        assert s.recv(8, socket.MSG_WAITALL) == b"%8d" % i
+        s.close()
+
+
+def test_slow_reader_gets_all_when_the_guest_has_long_closed(vm):
+    """Linux gives up on a connection after 8 s; its bytes are not lost for that."""
+    data = random.Random(4).randbytes(350_000)
+    with vm.dial(7000) as s:
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+        time.sleep(10)
+        assert read_all(s) == data
 
 
 def test_transfers_at_once_do_not_starve_each_other(vm):
@@ -350,6 +385,7 @@ def test_killed_and_replaced(vm):
         except ConnectionResetError:
             pass
     assert vm.monitor.do("query-status")["status"] == "running"
+    vm.options += ["--max-connections", "8"]
     vm.wbvsock = vm.start_wbvsock()
     vm.monitor.unplug("vsock0")
     vm.monitor.do("chardev-remove", id="vs")
@@ -359,6 +395,24 @@ def test_killed_and_replaced(vm):
     with vm.dial(7000) as s:
         s.sendall(b"ping")
         assert s.recv(4) == b"ping"
+
+
+def test_bound_of_connections(vm):
+    """Eight of the guest's are served, the rest refused; the host's are not touched by that, and room comes back."""
+    listener = vm.listen(9007)
+    echo_forever(listener)
+    for _ in range(2):
+        assert command(vm, "many 9007 20") == [8, 12]
+        time.sleep(0.2)
+    held = [vm.dial(7000) for _ in range(8)]
+    try:
+        vm.dial(7000, once=True)
+        raise AssertionError("a ninth connection of the host")
+    except ConnectionRefusedError:
+        pass
+    for s in held:
+        s.close()
+    vm.dial(7000).close()
 
 
 def test_qemu_gone_ends_connections_and_a_new_one_is_served(vm):
