@@ -439,6 +439,7 @@ def main():
     parser.add_argument("--wbvsock", required=True)
     parser.add_argument("--guest", required=True, help="the static guest program")
     parser.add_argument("--cache", required=True, help="where a kernel is unpacked if the machine has none")
+    parser.add_argument("--qemu", default="qemu-system-x86_64")
     parser.add_argument("tests", nargs="*", help="names of tests, without test_; default: all")
     arguments = parser.parse_args()
     tests = {n[5:]: f for n, f in globals().items() if n.startswith("test_")}

@@ -184,7 +184,7 @@ class Machine:
 
     def start_qemu(self):
         return self.start(
-            ["qemu-system-x86_64", "-M", "q35,memory-backend=mem,sata=off,smbus=off,usb=off,vmport=off", "-nodefaults",
+            [self.arguments.qemu, "-M", "q35,memory-backend=mem,sata=off,smbus=off,usb=off,vmport=off", "-nodefaults",
              "-display", "none", "-nic", "none", "-m", "256M",
              "-object", "memory-backend-memfd,id=mem,size=256M,share=on",
              "-kernel", self.image, "-initrd", self.path("initrd"),
