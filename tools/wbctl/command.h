@@ -20,3 +20,5 @@ int command_policy(int argc, char **argv);
 int command_activate(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_shutdown(int argc, char **argv);
+int command_vm(int argc, char **argv);
+int command_audit(int argc, char **argv);

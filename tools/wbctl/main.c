@@ -7,10 +7,12 @@
 
 static const struct command commands[] = {
         {"activate", "put a guest in order and open it to commands, without a broker", command_activate},
+        {"audit", "the broker's audit log", command_audit},
         {"image", "build and list guest images", command_image},
         {"info", "what a guest's agent is and has", command_info},
         {"policy", "check a policy file", command_policy},
         {"shutdown", "end a guest", command_shutdown},
+        {"vm", "the VMs of a running broker", command_vm},
         {"why", "what the broker would decide by a policy, and why", command_why},
         {NULL, NULL, NULL},
 };
