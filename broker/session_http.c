@@ -31,7 +31,7 @@ static void take_request(struct session *s, enum via via)
 {
         const struct http1_request *head = s->head;
 
-        s->request.method = head->method;
+        s->request.method = head->connect ? NULL : head->method; /* CONNECT is the way, not the method in it */
         s->request.path = head->path;
         s->has_request = true;
         if (s->tunnel)
