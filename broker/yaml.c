@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "broker/yaml.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -245,11 +246,12 @@ static int add_node(struct builder *b, enum yaml_kind kind, const unsigned char 
 static int take_scalar(struct builder *b, const yaml_event_t *event)
 {
         size_t n = event->data.scalar.length;
-        struct yaml_node *node;
+        struct yaml_node *node = NULL;
         int r = add_node(b, YAML_SCALAR, event->data.scalar.tag, &node);
 
         if (r != 0)
                 return r;
+        assert(node);
         node->plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         node->text = malloc(n + 1);
         if (!node->text)
@@ -262,7 +264,7 @@ static int take_scalar(struct builder *b, const yaml_event_t *event)
 
 static int open_node(struct builder *b, enum yaml_kind kind, const unsigned char *tag)
 {
-        struct yaml_node *node;
+        struct yaml_node *node = NULL;
         int r;
 
         if (b->depth == YAML_MAX_DEPTH)

@@ -121,6 +121,11 @@ int yaml_bind(const struct yaml_context *c, const struct yaml_node *mapping, con
         return 0;
 }
 
+static bool is_null(const struct yaml_node *v)
+{
+        return v->plain && (v->text_n == 0 || strcmp(v->text, "~") == 0 || strcasecmp(v->text, "null") == 0);
+}
+
 /* What YAML 1.1 or 1.2 takes a plain scalar for, where that is no text; else NULL. */
 static const char *plain_kind(const struct yaml_node *v)
 {
@@ -130,7 +135,7 @@ static const char *plain_kind(const struct yaml_node *v)
 
         if (!v->plain)
                 return NULL;
-        if (v->text_n == 0 || strcmp(v->text, "~") == 0 || strcasecmp(v->text, "null") == 0)
+        if (is_null(v))
                 return "null (nothing)";
         for (size_t i = 0; i < sizeof(booleans) / sizeof(*booleans); i++)
                 if (strcasecmp(v->text, booleans[i]) == 0)
@@ -172,12 +177,15 @@ static bool is_negative(const struct yaml_node *v)
 static int bind_number(const struct yaml_context *c, const struct yaml_node *v, const char *key,
         const struct yaml_range *range, uint64_t *ret)
 {
-        uint64_t number;
+        uint64_t number = 0;
         int r = parse_plain_number(v, &number);
 
         if (r == -ERANGE || is_negative(v) || (r == 0 && (number < range->least || number > range->most)))
                 return yaml_fail(c, v, "%s: %.40s is out of range; it must be from %llu to %llu", key, v->text,
                         (unsigned long long)range->least, (unsigned long long)range->most);
+        if (r < 0 && v->kind == YAML_SCALAR && !is_null(v))
+                return yaml_fail(c, v, "%s: must be a whole number in plain digits, not %s%.40s%s", key,
+                        v->plain ? "" : "\"", v->text, v->plain ? "" : "\" in quotes");
         if (r < 0)
                 return yaml_fail(c, v, "%s: must be a whole number in plain digits, not %s", key, kind_name(v));
         *ret = number;
@@ -192,7 +200,7 @@ int yaml_bind_u64(const struct yaml_context *c, const struct yaml_node *v, const
 int yaml_bind_port(const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member)
 {
         static const struct yaml_range range = {1, UINT16_MAX};
-        uint64_t number;
+        uint64_t number = 0;
         int r = bind_number(c, v, f->key, &range, &number);
 
         if (r == 0)
@@ -217,6 +225,8 @@ int yaml_bind_string(const struct yaml_context *c, const struct yaml_node *v, co
 
         if (v->kind != YAML_SCALAR)
                 return yaml_fail(c, v, "%s: must be a string, not %s", f->key, kind_name(v));
+        if (plain_kind(v) && v->text_n == 0)
+                return yaml_fail(c, v, "%s: must be a string, not null (nothing)", f->key);
         if (plain_kind(v))
                 return yaml_fail(
                         c, v, "%s: must be a string; without quotes %.40s is %s", f->key, v->text, plain_kind(v));
