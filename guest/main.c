@@ -59,6 +59,7 @@ int main(int argc, char **argv)
         if (r != 0)
                 return r == OPTIONS_E_HELP ? EXIT_SUCCESS : OPTIONS_E_USAGE;
         log_setup("wbagent", options.verbose ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
+        self_bound_heap();
         self_normalise(&config.inherited_nofile);
         self_forget_environment(&notify_socket);
         if (pid1)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/oom.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,6 +23,10 @@
 
 /* Conversations (CONTROL_MAX), a handful for each exec, and what files and forwarding need. */
 #define DESCRIPTORS_WANTED 16384
+
+/* Above a frame with a chunk of output, which comes and goes too often to be mapped each time. */
+#define HEAP_BLOCK_BYTES (128 * 1024)
+#define HEAP_SLACK_BYTES (512 * 1024)
 
 #define OOM_SCORE_FILE "/proc/self/oom_score_adj"
 #define OOM_SCORE_STEP 10
@@ -64,6 +69,12 @@ void self_normalise(struct rlimit *ret_nofile)
                 own.rlim_cur = own.rlim_max < DESCRIPTORS_WANTED ? own.rlim_max : DESCRIPTORS_WANTED;
                 (void)setrlimit(RLIMIT_NOFILE, &own);
         }
+}
+
+void self_bound_heap(void)
+{
+        (void)mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES);
+        (void)mallopt(M_TRIM_THRESHOLD, HEAP_SLACK_BYTES);
 }
 
 /* Without CAP_SYS_RESOURCE the kernel takes no score below the lowest that somebody with it has set, so the lowest that

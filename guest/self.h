@@ -12,6 +12,12 @@
  */
 void self_normalise(struct rlimit *ret_nofile);
 
+/*
+ * glibc raises these thresholds by itself when large blocks come and go, and then keeps what was freed; a guest wants
+ * its memory back.
+ */
+void self_bound_heap(void);
+
 /* Out of reach of the OOM killer as far as allowed, and of ptrace and /proc/PID reads of any other user. */
 void self_protect(void);
 

@@ -23,6 +23,13 @@ static size_t announced(const uint8_t *header)
         return (size_t)header[0] << 24 | (size_t)header[1] << 16 | (size_t)header[2] << 8 | header[3];
 }
 
+static void wipe(struct frame_reader *reader)
+{
+        if (reader->room)
+                explicit_bzero(reader->bytes, reader->room);
+}
+
+/* Not realloc(): what is outgrown may have held a secret, and is wiped. */
 static int make_room(struct frame_reader *reader, size_t needed)
 {
         size_t room = reader->room ? reader->room : FIRST_ROOM;
@@ -32,9 +39,13 @@ static int make_room(struct frame_reader *reader, size_t needed)
                 return 0;
         while (room < needed)
                 room *= 2;
-        larger = realloc(reader->bytes, room);
+        larger = malloc(room);
         if (!larger)
                 return -ENOMEM;
+        if (reader->used)
+                memcpy(larger, reader->bytes, reader->used);
+        wipe(reader);
+        free(reader->bytes);
         reader->bytes = larger;
         reader->room = room;
         return 0;
@@ -79,6 +90,7 @@ int frame_read(struct frame_reader *reader, const uint8_t **p, size_t *n, const 
 
 void frame_reader_done(struct frame_reader *reader)
 {
+        wipe(reader);
         free(reader->bytes);
         *reader = (struct frame_reader){0};
 }
