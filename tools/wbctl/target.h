@@ -18,8 +18,8 @@ struct target_options {
         const char *vm;
         const char *uds;
         const char *unix_dir;
-        const char *control; /* the broker's control socket, for vm */
-        uint64_t cid;        /* 0: not given */
+        const char *socket; /* the broker's control socket, for vm */
+        uint64_t cid;       /* 0: not given */
 };
 
 #define TARGET_SPECS(type, member)                                                                                     \
@@ -30,7 +30,7 @@ struct target_options {
                 {"unix", 0, OPTION_STRING, offsetof(type, member.unix_dir), "DIR",                                     \
                         "a directory of unix sockets, one per port"},                                                  \
         {                                                                                                              \
-                "control", 0, OPTION_STRING, offsetof(type, member.control), "PATH",                                   \
+                "socket", 0, OPTION_STRING, offsetof(type, member.socket), "PATH",                                     \
                         "the broker's control socket, for --vm"                                                        \
         }
 
