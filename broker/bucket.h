@@ -4,10 +4,12 @@
 /*
  * Token bucket over bytes.
  *
- * A bucket fills at rate_bps bytes per second up to burst_bytes and is drawn from as bytes are forwarded. It is pure: the caller passes the
- * time, which must never go backwards (CLOCK_MONOTONIC, nanoseconds). It is meant to be embedded; a zeroed bucket is unlimited.
+ * A bucket fills at rate_bps bytes per second up to burst_bytes and is drawn from as bytes are forwarded. It is pure:
+ * the caller passes the time, which must never go backwards (CLOCK_MONOTONIC, nanoseconds). It is meant to be embedded;
+ * a zeroed bucket is unlimited.
  *
- * Buckets form a chain (rule -> VM): bytes may pass when every bucket of the chain grants them. A parent must outlive its children.
+ * Buckets form a chain (rule -> VM): bytes may pass when every bucket of the chain grants them. A parent must outlive
+ * its children.
  */
 
 #include <stdint.h>
@@ -17,11 +19,11 @@
 #define BUCKET_BURST_MAX_BYTES (UINT64_C(1) << 40)
 
 struct bucket {
-        struct bucket *parent;  /* NULL at the root */
-        uint64_t rate_bps;      /* 0: unlimited */
+        struct bucket *parent; /* NULL at the root */
+        uint64_t rate_bps;     /* 0: unlimited */
         uint64_t burst_bytes;
-        uint64_t level_bytes;   /* what may pass now */
-        uint64_t residue;       /* of a byte, in 1/NSEC_PER_SEC */
+        uint64_t level_bytes; /* what may pass now */
+        uint64_t residue;     /* of a byte, in 1/NSEC_PER_SEC */
         uint64_t updated_ns;
 };
 
@@ -34,5 +36,8 @@ uint64_t bucket_peek(struct bucket *b, uint64_t want_bytes, uint64_t now_ns);
 /* Draws bytes that bucket_peek() granted at the same now_ns, from the whole chain. */
 void bucket_draw(struct bucket *b, uint64_t bytes);
 
-/* How long until at least want_bytes may pass; a bucket whose burst is smaller is asked for its burst. 0 if they may pass now. */
+/*
+ * How long until at least want_bytes may pass; a bucket whose burst is smaller is asked for its burst. 0 if they may
+ * pass now.
+ */
 uint64_t bucket_wait_ns(struct bucket *b, uint64_t want_bytes, uint64_t now_ns);

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A policy and the one decision function (INTERFACES.md, Decision). Policies are immutable and reference-counted (atomically: they are
- * shared between threads). Pure: the broker's workers and `wbctl why` run this same object code.
+ * A policy and the one decision function (INTERFACES.md, Decision). Policies are immutable and reference-counted
+ * (atomically: they are shared between threads). Pure: the broker's workers and `wbctl why` run this same object code.
  */
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ enum policy_network {
 };
 
 enum isolation_class {
-        CLASS_STANDARD,         /* an unset class is standard */
+        CLASS_STANDARD, /* an unset class is standard */
         CLASS_TRUSTED,
         CLASS_UNTRUSTED,
         CLASS_HOSTILE,
@@ -33,50 +33,50 @@ enum isolation_class {
 
 /* 0 in a member: not limited. */
 struct policy_limits {
-        uint64_t rate_bps;              /* bytes per second, each direction */
-        uint64_t burst_bytes;           /* set to its default when rate_bps is */
-        uint64_t quota_bytes;           /* both directions */
+        uint64_t rate_bps;    /* bytes per second, each direction */
+        uint64_t burst_bytes; /* set to its default when rate_bps is */
+        uint64_t quota_bytes; /* both directions */
         uint64_t max_connections;
         uint64_t requests_per_s;
-        bool quota_set;                 /* a quota of 0 bytes is one */
+        bool quota_set; /* a quota of 0 bytes is one */
 };
 
 struct policy_rule {
         struct pattern pattern;
         bool deny;
-        enum protocol protocol;         /* PROTOCOL_AUTO when absent */
+        enum protocol protocol; /* PROTOCOL_AUTO when absent */
         bool protocol_set;
-        uint16_t *ports;                /* absent: [80, 443] on an allow rule; on a deny rule ports_n is 0 and means all */
+        uint16_t *ports; /* absent: [80, 443] on an allow rule; on a deny rule ports_n is 0 and means all */
         size_t ports_n;
-        char **methods;                 /* methods_n 0: any */
+        char **methods; /* methods_n 0: any */
         size_t methods_n;
-        char **paths;                   /* paths_n 0: any; `*` matches any run of bytes */
+        char **paths; /* paths_n 0: any; `*` matches any run of bytes */
         size_t paths_n;
         struct policy_limits limits;
-        unsigned line;                  /* in the file, for messages */
+        unsigned line; /* in the file, for messages */
 };
 
 struct policy {
-        unsigned refs;                  /* private, atomic */
+        unsigned refs; /* private, atomic */
         enum policy_network network;
         enum isolation_class isolation;
-        int require_isolation;          /* enum isolation_tier of broker/isolation.h; -1: absent */
+        int require_isolation; /* enum isolation_tier of broker/isolation.h; -1: absent */
         struct policy_rule *rules;
         size_t rules_n;
-        struct policy_limits limits;    /* of the whole VM */
-        uint8_t sha256[32];             /* of the file's bytes */
+        struct policy_limits limits; /* of the whole VM */
+        uint8_t sha256[32];          /* of the file's bytes */
 };
 
 struct policy *policy_ref(struct policy *p);
-void policy_unref(struct policy *p);    /* takes NULL */
+void policy_unref(struct policy *p); /* takes NULL */
 
 #define DECISION_NO_RULE (-1)
 
 struct decision {
-        enum reason reason;             /* REASON_ALLOWED, or why not */
-        int rule;                       /* index in the file from 0, or DECISION_NO_RULE */
-        bool inspect;                   /* TLS to this host and port must be intercepted to decide */
-        const char *floor;              /* the range or name that denied, or NULL. Lives as long as floor and policy. */
+        enum reason reason; /* REASON_ALLOWED, or why not */
+        int rule;           /* index in the file from 0, or DECISION_NO_RULE */
+        bool inspect;       /* TLS to this host and port must be intercepted to decide */
+        const char *floor;  /* the range or name that denied, or NULL. Lives as long as floor and policy. */
 };
 
 /* How far a request gets through one rule: what the rule first says no to. In this order. */
@@ -94,23 +94,31 @@ enum policy_stage {
 enum policy_stage policy_rule_stage(const struct policy_rule *rule, const struct request *request);
 
 /*
- * Decides by what is known of the request. Later knowledge (the protocol after the first bytes, a request inside the tunnel) is judged by
- * asking again with the request completed. services: is the name one of the operator's own (INTERFACES.md, 6)?
+ * Decides by what is known of the request. Later knowledge (the protocol after the first bytes, a request inside the
+ * tunnel) is judged by asking again with the request completed. is_service: is the name one of the operator's own
+ * (INTERFACES.md, 6)?
  */
-void policy_decide(const struct policy *policy, const struct floor *floor, const struct request *request, bool is_service, struct decision *ret);
-
-/* Step 6: may these addresses of an allowed name be dialled? REASON_ALLOWED or REASON_FLOOR_ADDRESS; *ret_floor as in struct decision. */
-enum reason policy_decide_addresses(const struct floor *floor, const struct hostname *addresses, size_t n, const char **ret_floor);
+void policy_decide(const struct policy *policy, const struct floor *floor, const struct request *request,
+        bool is_service, struct decision *ret);
 
 /*
- * What may yet follow on an allowed tunnel to host and port: which protocols some allow rule would let pass. Lets the session choose
- * between waiting for first bytes (auto, tls, http) and opaque (tcp). Index by enum protocol.
+ * Step 6: may these addresses of an allowed name be dialled? REASON_ALLOWED or REASON_FLOOR_ADDRESS; *ret_floor as in
+ * struct decision.
+ */
+enum reason policy_decide_addresses(
+        const struct floor *floor, const struct hostname *addresses, size_t n, const char **ret_floor);
+
+/*
+ * What may yet follow on an allowed tunnel to host and port: which protocols some allow rule would let pass. Lets the
+ * session choose between waiting for first bytes (auto, tls, http) and opaque (tcp). Index by enum protocol.
  */
 void policy_protocols(const struct policy *policy, const struct request *request, bool ret_allowed[PROTOCOL_MAX_]);
 
 /*
- * For a person: what is missing and the rule that would allow it, or that nothing will; that a retry will not help. One line of printable
- * ASCII, also where the request is not (a malformed host is not repeated); truncated at room. POLICY_EXPLAIN_BYTES are enough.
+ * For a person: what is missing and the rule that would allow it, or that nothing will; that a retry will not help. One
+ * line of printable ASCII, also where the request is not (a malformed host is not repeated); truncated at room.
+ * POLICY_EXPLAIN_BYTES are enough.
  */
 #define POLICY_EXPLAIN_BYTES 1536
-void policy_explain(const struct policy *policy, const struct request *request, const struct decision *decision, char *ret_text, size_t room);
+void policy_explain(const struct policy *policy, const struct request *request, const struct decision *decision,
+        char *ret_text, size_t room);

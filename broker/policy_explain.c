@@ -37,7 +37,7 @@ static void say_text(struct say *s, const char *text)
 {
         size_t n = 0;
 
-        for (; text[n] && n < TEXT_BYTES; n++)
+        for (; n < TEXT_BYTES && text[n]; n++)
                 say(s, "%c", text[n] > 0x20 && text[n] < 0x7f && text[n] != '"' && text[n] != '\\' ? text[n] : '?');
         if (text[n])
                 say(s, "...");
