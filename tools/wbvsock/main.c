@@ -167,6 +167,8 @@ static void end_session(struct program *p)
         if (!s)
                 return;
         p->session = NULL;
+        /* It may be due for this session still, and must not meet the next one. */
+        event_del(&p->ended_event);
         session_free(s);
         log_info("the VMM has disconnected");
         if (p->once)

@@ -70,21 +70,24 @@ static const int allowed[] = {
         SCMP_SYS(exit_group),
 };
 
+/* No socket but a local one, and no memory becomes code. */
+static const struct restricted {
+        int call;
+        struct scmp_arg_cmp argument;
+} restricted[] = {
+        {SCMP_SYS(socket), {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = AF_UNIX}},
+        {SCMP_SYS(mmap), {.arg = 2, .op = SCMP_CMP_MASKED_EQ, .datum_a = PROT_EXEC, .datum_b = 0}},
+        {SCMP_SYS(mprotect), {.arg = 2, .op = SCMP_CMP_MASKED_EQ, .datum_a = PROT_EXEC, .datum_b = 0}},
+};
+
 static int add_rules(scmp_filter_ctx filter)
 {
         int r = 0;
 
         for (size_t i = 0; i < sizeof(allowed) / sizeof(*allowed) && r == 0; i++)
-                r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
-        if (r == 0)
-                r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
-        /* No memory becomes code. */
-        if (r == 0)
-                r = seccomp_rule_add(
-                        filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-        if (r == 0)
-                r = seccomp_rule_add(
-                        filter, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+                r = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, allowed[i], 0, NULL);
+        for (size_t i = 0; i < sizeof(restricted) / sizeof(*restricted) && r == 0; i++)
+                r = seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, restricted[i].call, 1, &restricted[i].argument);
         return r;
 }
 

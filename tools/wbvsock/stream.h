@@ -11,6 +11,8 @@
  * Sockets are watched edge-triggered; `readable` remembers the edge until a read says EAGAIN, so that a stream which
  * must wait for the guest's credit or buffers costs no system call.
  *
+ * The program ignores SIGPIPE: a host that has gone is an error of a write.
+ *
  * Streams with something for the guest stand in the ready list, in turn. The device takes them from there.
  */
 

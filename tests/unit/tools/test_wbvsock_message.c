@@ -120,12 +120,14 @@ static void test_packets(void)
                               .buf_alloc = 8,
                               .fwd_cnt = 9},
                       q, reset;
-        uint8_t bytes[PACKET_HEADER_BYTES];
+        uint8_t bytes[PACKET_HEADER_BYTES], again[PACKET_HEADER_BYTES];
 
         packet_encode(&p, bytes);
         CU_ASSERT_EQUAL(bytes[24], 6);
         packet_decode(bytes, &q);
-        CU_ASSERT_EQUAL(memcmp(&p, &q, sizeof(p)), 0);
+        packet_encode(&q, again);
+        CU_ASSERT_EQUAL(memcmp(bytes, again, sizeof(bytes)), 0);
+        CU_ASSERT_EQUAL(q.fwd_cnt, 9);
 
         CU_ASSERT_EQUAL(packet_check(&p, 3, 6), 0);
         CU_ASSERT_EQUAL(packet_check(&p, 3, 5), PACKET_E_RESET);
