@@ -288,7 +288,7 @@ int activation_take(struct activation *a, const Wb__Activate *m)
         memcpy(a->seed, m->seed.data, m->seed.len);
         a->seed_n = m->seed.len;
         a->generation = m->generation;
-        strcpy(a->hostname, m->hostname);
+        memcpy(a->hostname, m->hostname, strlen(m->hostname) + 1);
         a->set_clock = m->set_clock;
         r = secret_store_new(m->secrets, m->n_secrets, clock_monotonic_ns(), &a->secrets);
         if (r < 0 || !m->network)

@@ -106,7 +106,7 @@ int child_spawn(
         if (pid < 0)
                 return -error;
 
-        write_end = close_fd(write_end);
+        (void)close_fd(steal_fd(&write_end)); /* so that the child's death ends the report */
         if (io_read_full(read_end, &error, sizeof(error)) == 0) {
                 (void)waitpid(pid, NULL, 0);
                 return error;

@@ -107,7 +107,7 @@ static void free_first(struct control *c)
 static void take_sent(struct control *c, size_t n)
 {
         c->queued -= n;
-        while (n) {
+        while (n && c->first) {
                 size_t left = c->first->n - c->first_sent;
 
                 if (n < left) {

@@ -234,6 +234,7 @@ static void on_acceptable(evutil_socket_t fd, short events, void *userdata)
 
         (void)events;
         for (int i = 0; i < ACCEPTS_PER_TURN && f->connections < CONNECTIONS_MAX; i++) {
+                // cppcheck-suppress nullPointer ; accept(2): the address may be left out
                 int taken = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 int r;
 

@@ -7,9 +7,10 @@
  * secrets, a seccomp filter, bounded memory.
  */
 
-#define FORWARDER_ARGUMENT "--forwarder" /* wbagent --forwarder (DIR | vsock), with the listening sockets at 3 and up  \
-                                          */
-#define FORWARDER_VSOCK    "vsock"
+#define FORWARDER_ARGUMENT                                                                                             \
+        "--forwarder" /* wbagent --forwarder (DIR | vsock), with the listening sockets at 3 and up                     \
+                       */
+#define FORWARDER_VSOCK "vsock"
 
 /* The process: answers its exit status. where is a directory of unix sockets, or FORWARDER_VSOCK. */
 int forwarder_main(const char *where);

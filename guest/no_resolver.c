@@ -9,12 +9,12 @@
 #include <netdb.h>
 #include <stddef.h>
 
-int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret)
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *req, struct addrinfo **pai)
 {
-        (void)node;
+        (void)name;
         (void)service;
-        (void)hints;
-        (void)ret;
+        (void)req;
+        (void)pai;
         return EAI_FAIL;
 }
 
@@ -29,15 +29,15 @@ const char *gai_strerror(int code)
         return "no resolver";
 }
 
-struct servent *getservbyname(const char *name, const char *protocol)
+struct servent *getservbyname(const char *name, const char *proto)
 {
         (void)name;
-        (void)protocol;
+        (void)proto;
         return NULL;
 }
 
-struct protoent *getprotobynumber(int number)
+struct protoent *getprotobynumber(int proto)
 {
-        (void)number;
+        (void)proto;
         return NULL;
 }

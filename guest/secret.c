@@ -104,7 +104,7 @@ static int add(struct secret_store *store, const Wb__Secret *from, uint64_t now_
                 return -ENOMEM;
         if (memory > store->memory)
                 store->memory = memory;
-        strcpy(s->name, from->name);
+        memcpy(s->name, from->name, strlen(from->name) + 1);
         if (from->value.len)
                 memcpy(s->value, from->value.data, from->value.len);
         s->value_n = from->value.len;

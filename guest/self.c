@@ -46,9 +46,11 @@ static void reset_signals(void)
 
 static void fix_descriptors(void)
 {
-        for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        int null = open("/dev/null", O_RDWR | O_NOCTTY); /* itself the lowest that was closed, if one was */
+
+        for (int fd = 0; null >= 0 && fd <= STDERR_FILENO; fd++)
                 if (fcntl(fd, F_GETFD) < 0)
-                        (void)open("/dev/null", O_RDWR | O_NOCTTY); /* becomes fd, the lowest that is free */
+                        (void)dup2(null, fd);
         (void)close_range(STDERR_FILENO + 1, ~0u, 0);
 }
 
@@ -82,11 +84,11 @@ void self_bound_heap(void)
 static void lower_oom_score(void)
 {
         _cleanup_free_ char *text = NULL;
-        int current;
+        long current;
 
         if (io_read_file(OOM_SCORE_FILE, 64, &text, NULL) < 0)
                 return;
-        current = atoi(text);
+        current = strtol(text, NULL, 10);
         for (int score = OOM_SCORE_ADJ_MIN; score < current; score += OOM_SCORE_STEP) {
                 char next[16];
 
