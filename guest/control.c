@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -142,11 +143,19 @@ static int flush(struct control *c)
         return 0;
 }
 
+/* A unix socket's peer reads what it was sent also after our close, unless we leave something of its own unread. */
+static bool needs_no_lingering(const struct control *c)
+{
+        int unread = 0;
+
+        return c->pool->agent->transport.kind == TRANSPORT_UNIX && ioctl(c->fd, FIONREAD, &unread) == 0 && !unread;
+}
+
 static void end_output(struct control *c)
 {
         (void)shutdown(c->fd, SHUT_WR);
         set_state(c, CONTROL_LINGERING);
-        if (c->peer_ended)
+        if (c->peer_ended || needs_no_lingering(c))
                 (void)evtimer_add(&c->timer, &(struct timeval){0});
 }
 
