@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The agent's part of the cgroup v2 tree. The agent moves itself to a leaf beside the workloads, so that the cgroup it
+ * was started in may hand controllers down:
+ *
+ *     where it was started/wbagent         the agent and its own children
+ *     where it was started/exec/ID         one for each exec
+ *
+ * An exec's cgroup is named, not held: it may outlive its exec without costing a descriptor.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cgroup_tree;
+
+/* 0 is no limit. */
+struct cgroup_limits {
+        uint64_t memory_bytes;
+        uint64_t pids;
+        uint32_t cpu_percent; /* of one core */
+};
+
+struct cgroup_usage {
+        uint64_t oom_kills;
+        uint64_t peak_memory_bytes; /* 0: this kernel does not say */
+        uint64_t user_ns;
+        uint64_t system_ns;
+};
+
+/* 0; -EOPNOTSUPP where no cgroup v2 can be written to (said in the log). */
+int cgroup_tree_new(struct cgroup_tree **ret);
+void cgroup_tree_free(struct cgroup_tree *t);
+
+/* What of these limits cannot be set here ("memory", "pids", "cpu"), or NULL. t may be NULL. */
+const char *cgroup_missing(const struct cgroup_tree *t, const struct cgroup_limits *limits);
+
+/*
+ * Makes the cgroup and limits it. *ret_fd, close-on-exec, is for clone3(2) and the caller's to close. CGROUP_E_REFUSED:
+ * the kernel does not take a value, and *ret_which names the limit.
+ */
+#define CGROUP_E_REFUSED 1
+int cgroup_make(struct cgroup_tree *t, const char *name, const struct cgroup_limits *limits, int *ret_fd,
+        const char **ret_which);
+
+/* SIGKILL to all that is in it: at once by cgroup.kill, else (Linux before 5.14) frozen first and one by one. 0 or a
+ * negative errno. */
+int cgroup_kill(struct cgroup_tree *t, const char *name);
+
+/* Sends signal to those of its processes whose process group is pgid. 0, -ESRCH (none), or a negative errno. */
+int cgroup_signal_group(struct cgroup_tree *t, const char *name, int pgid, int signal);
+
+/* 0; -EBUSY as long as a process lives in it; or another negative errno. */
+int cgroup_remove(struct cgroup_tree *t, const char *name);
+
+/* What is not told stays 0. */
+void cgroup_usage(struct cgroup_tree *t, const char *name, struct cgroup_usage *ret);
+
+/* An inotify(7) watch on the cgroup becoming empty; the descriptor is the caller's. The watch descriptor or a negative
+ * errno. */
+int cgroup_watch(struct cgroup_tree *t, const char *name, int inotify_fd);
+
+/* All execs at once; returns when the kernel says it is so, or -ETIMEDOUT after 500 ms. */
+int cgroup_tree_freeze(struct cgroup_tree *t, bool frozen);

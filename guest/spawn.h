@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Starts a workload's process. The parent prepares everything; the child (spawn_child.c) makes system calls only, from
+ * a clean slate: default signals, its own session, no descriptor but those named, and what the request asks for. It
+ * never blocks the agent: whether the command was executed comes through a pipe that execve(2) closes.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "guest/users.h"
+
+#define SPAWN_FDS_MAX 64 /* one for each secret (WB_SECRETS_MAX) */
+
+struct spawn_rlimit {
+        int resource;
+        struct rlimit value;
+};
+
+/* A secret that becomes a file of a private mount. */
+struct spawn_file {
+        const char *name;
+        int fd; /* whose content it gets */
+};
+
+/* Where mounted secrets are in the exec's mount namespace. */
+#define SPAWN_SECRETS_DIRECTORY "/run/wbagent/secrets"
+
+struct spawn {
+        char *const *argv;
+        char *const *env;
+        const char *search; /* PATH, for an argv[0] without a slash */
+        const char *cwd;    /* NULL: the user's home if it can be entered, else "/" */
+        const struct identity *who;
+        int stdio[3];
+        bool terminal;  /* stdio[0] is to become the controlling terminal */
+        const int *fds; /* become 3, 4, ... */
+        size_t fds_n;
+        const struct spawn_file *files;
+        size_t files_n;
+        mode_t umask;
+        int nice;
+        bool nice_asked; /* else a failure to set it does not matter */
+        const struct spawn_rlimit *rlimits;
+        size_t rlimits_n;
+        bool no_new_privs;
+        bool caps_set;
+        uint64_t caps; /* bit n: capability n of linux/capability.h */
+        int cgroup_fd; /* -1: none */
+};
+
+/* Where the child failed. */
+enum spawn_stage {
+        SPAWN_INTERNAL, /* descriptors, session, terminal */
+        SPAWN_CGROUP,
+        SPAWN_FILES, /* the mount of secrets */
+        SPAWN_NICE,
+        SPAWN_RLIMIT, /* index: the resource */
+        SPAWN_USER,   /* ids and groups */
+        SPAWN_CAPS,
+        SPAWN_CWD,
+        SPAWN_EXEC,
+        SPAWN_INTERPRETER, /* the file is there, what it names as its interpreter is not */
+};
+
+struct spawn_failure {
+        int stage; /* enum spawn_stage */
+        int error; /* errno, positive */
+        int index;
+};
+
+/*
+ * *ret_status_fd is non-blocking: a struct spawn_failure, or the end of file once the command was executed. The
+ * descriptors of the spec stay the caller's. 0 or a negative errno.
+ */
+int spawn(const struct spawn *spec, pid_t *ret_pid, int *ret_status_fd);
+
+/* In the child; never returns. */
+_Noreturn void spawn_child(const struct spawn *spec, int status_fd);
