@@ -14,11 +14,15 @@ struct command {
         int (*run)(int argc, char **argv); /* argv[0] is the command's name; answers the exit status */
 };
 
-int command_image(int argc, char **argv);
-int command_why(int argc, char **argv);
-int command_policy(int argc, char **argv);
 int command_activate(int argc, char **argv);
+int command_attach(int argc, char **argv);
+int command_audit(int argc, char **argv);
+int command_exec(int argc, char **argv);
+int command_image(int argc, char **argv);
 int command_info(int argc, char **argv);
+int command_kill(int argc, char **argv);
+int command_policy(int argc, char **argv);
+int command_ps(int argc, char **argv);
 int command_shutdown(int argc, char **argv);
 int command_vm(int argc, char **argv);
-int command_audit(int argc, char **argv);
+int command_why(int argc, char **argv);

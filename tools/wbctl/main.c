@@ -7,10 +7,14 @@
 
 static const struct command commands[] = {
         {"activate", "put a guest in order and open it to commands, without a broker", command_activate},
+        {"attach", "follow an exec from any byte of its output on", command_attach},
         {"audit", "the broker's audit log", command_audit},
+        {"exec", "run a command in a guest", command_exec},
         {"image", "build and list guest images", command_image},
         {"info", "what a guest's agent is and has", command_info},
+        {"kill", "end an exec, or send it a signal", command_kill},
         {"policy", "check a policy file", command_policy},
+        {"ps", "list the execs of a guest", command_ps},
         {"shutdown", "end a guest", command_shutdown},
         {"vm", "the VMs of a running broker", command_vm},
         {"why", "what the broker would decide by a policy, and why", command_why},
