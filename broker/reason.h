@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The reasons of INTERFACES.md: one code, the same in the HTTP answer, the SOCKS5 answer, DNS, the audit and `wbctl why`. Pure. */
+/* The reasons of INTERFACES.md: one code, the same in the HTTP answer, the SOCKS5 answer, DNS, the audit and `wbctl
+ * why`. Pure. */
 
 enum reason {
         REASON_ALLOWED,
@@ -35,15 +36,15 @@ enum reason {
         REASON_ISOLATION_UNKNOWN,
         REASON_ISOLATION_TOO_WEAK,
         REASON_AUDIT_UNAVAILABLE,
-        REASON_MAX_,            /* count */
+        REASON_MAX_, /* count */
 };
 
 struct reason_info {
-        const char *name;               /* "no_rule" */
-        const char *title;              /* for a person, one line */
-        const char *proxy_status;       /* RFC 9209 error; NULL where no HTTP answer exists */
-        int http_status;                /* 0: none, the connection is closed (TLS alert) */
-        int socks5_reply;               /* RFC 1928; 0: none */
+        const char *name;         /* "no_rule" */
+        const char *title;        /* for a person, one line */
+        const char *proxy_status; /* RFC 9209 error; NULL where no HTTP answer exists */
+        int http_status;          /* 0: none, the connection is closed (TLS alert) */
+        int socks5_reply;         /* RFC 1928; 0: none */
 };
 
 /* Never NULL for a reason below REASON_MAX_. */

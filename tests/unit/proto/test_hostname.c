@@ -11,8 +11,7 @@ static const char *const kinds[] = {[HOST_NAME] = "name", [HOST_IPV4] = "ipv4", 
 
 static void test_hosts_of_the_contract(void)
 {
-        CASES_FOREACH("hosts.json", c)
-        {
+        CASES_FOREACH ("hosts.json", c) {
                 size_t n;
                 _cleanup_free_ char *input = case_bytes(c, "input", &n);
                 struct hostname host;
@@ -32,8 +31,7 @@ static void test_hosts_of_the_contract(void)
 /* What was canonicalised once stays as it is: nothing downstream can get another spelling out of it. */
 static void test_canonical_is_a_fixed_point(void)
 {
-        CASES_FOREACH("hosts.json", c)
-        {
+        CASES_FOREACH ("hosts.json", c) {
                 size_t n;
                 _cleanup_free_ char *input = case_bytes(c, "input", &n);
                 struct hostname host, again;
