@@ -37,7 +37,7 @@ static inline size_t buffer_used(const struct buffer *b)
 
 static inline const uint8_t *buffer_data(const struct buffer *b)
 {
-        return b->bytes + b->start;
+        return b->bytes ? b->bytes + b->start : (const uint8_t *)"";
 }
 
 /* Makes room for n bytes behind the end; *ret_tail points at it until the next call. 0, -ENOBUFS (the budget), -ENOMEM.

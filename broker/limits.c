@@ -43,6 +43,7 @@ void limits_done(struct limits *l)
 static void carry(struct limits_scope *to, const struct limits_scope *from)
 {
         to->quota_used_bytes = from->quota_used_bytes;
+        memcpy(to->owed_bytes, from->owed_bytes, sizeof(to->owed_bytes));
         for (unsigned i = 0; i < LIMITS_DIRECTIONS_; i++) {
                 if (to->most.rate_bps != from->most.rate_bps || to->most.burst_bytes != from->most.burst_bytes)
                         continue;
@@ -178,6 +179,20 @@ static uint64_t least_grant(const struct limits_scope *s, uint64_t least)
         return slice < least ? slice : least;
 }
 
+/* true: nothing is owed any more. */
+static bool pay(struct bucket *bytes, uint64_t *owed_bytes, uint64_t now_ns, uint64_t *ret_wait_ns)
+{
+        uint64_t paid = bucket_peek(bytes, *owed_bytes, now_ns);
+
+        if (!*owed_bytes)
+                return true;
+        bucket_draw(bytes, paid);
+        *owed_bytes -= paid;
+        if (*owed_bytes)
+                *ret_wait_ns = bucket_wait_ns(bytes, *owed_bytes, now_ns);
+        return !*owed_bytes;
+}
+
 int limits_grant(struct limits *l, int rule, enum limits_direction direction, size_t want_bytes, uint64_t now_ns,
         size_t *ret_bytes, uint64_t *ret_wait_ns)
 {
@@ -188,6 +203,9 @@ int limits_grant(struct limits *l, int rule, enum limits_direction direction, si
 
         if (!left)
                 return LIMITS_E_QUOTA;
+
+        if (!pay(bytes, &(scope ? scope : &l->vm)->owed_bytes[direction], now_ns, ret_wait_ns))
+                return LIMITS_E_WAIT;
 
         uint64_t least = least_grant(scope, least_grant(&l->vm, GRANT_LEAST_BYTES));
         if (least > want)
@@ -205,12 +223,25 @@ int limits_grant(struct limits *l, int rule, enum limits_direction direction, si
         return 0;
 }
 
+static void use_quota(struct limits *l, struct limits_scope *scope, size_t bytes)
+{
+        l->vm.quota_used_bytes += bytes;
+        if (scope)
+                scope->quota_used_bytes += bytes;
+}
+
 void limits_spend(struct limits *l, int rule, enum limits_direction direction, size_t bytes)
 {
         struct limits_scope *scope = rule_scope(l, rule);
 
         bucket_draw(scope ? &scope->bytes[direction] : &l->vm.bytes[direction], bytes);
-        l->vm.quota_used_bytes += bytes;
-        if (scope)
-                scope->quota_used_bytes += bytes;
+        use_quota(l, scope, bytes);
+}
+
+void limits_owe(struct limits *l, int rule, enum limits_direction direction, size_t bytes)
+{
+        struct limits_scope *scope = rule_scope(l, rule);
+
+        (scope ? scope : &l->vm)->owed_bytes[direction] += bytes;
+        use_quota(l, scope, bytes);
 }

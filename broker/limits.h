@@ -27,6 +27,7 @@ struct limits_scope {
         struct bucket requests; /* a request is a byte to it */
         uint64_t connections;
         uint64_t quota_used_bytes;
+        uint64_t owed_bytes[LIMITS_DIRECTIONS_]; /* passed without a grant; paid before the next one */
 };
 
 struct limits {
@@ -64,3 +65,7 @@ enum reason limits_request(struct limits *l, int rule, uint64_t now_ns, uint64_t
 int limits_grant(struct limits *l, int rule, enum limits_direction direction, size_t want_bytes, uint64_t now_ns,
         size_t *ret_bytes, uint64_t *ret_wait_ns);
 void limits_spend(struct limits *l, int rule, enum limits_direction direction, size_t bytes);
+
+/* What passed without being asked for, such as a request's head: nothing more is granted until the rate has made up for
+ * it. */
+void limits_owe(struct limits *l, int rule, enum limits_direction direction, size_t bytes);

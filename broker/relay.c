@@ -159,24 +159,22 @@ static int refill(struct relay *r, struct relay_direction *d, uint64_t now_ns)
 
 static int pump_direction(struct relay *r, struct relay_direction *d, uint64_t now_ns)
 {
-        for (unsigned round = 0; round < ROUNDS_MAX; round++) {
-                if (d->ended || !drain(r, d))
+        for (unsigned round = 0; round < ROUNDS_MAX && !d->ended && !d->from->eof; round++) {
+                if (!drain(r, d))
                         return 0;
                 if (d->ended)
-                        return 0;
-                if (d->from->eof) {
-                        peer_finish(d->to);
-                        d->ended = true;
-                        return 0;
-                }
+                        break;
 
                 int e = refill(r, d, now_ns);
                 if (e < 0 || e == LIMITS_E_QUOTA)
                         return e;
-                if (e != PUMP_AGAIN && !d->from->eof)
-                        return 0;
+                if (e != PUMP_AGAIN)
+                        break;
         }
-        (void)drain(r, d);
+        if (!d->ended && drain(r, d) && d->from->eof && !d->ended) {
+                peer_finish(d->to);
+                d->ended = true;
+        }
         return 0;
 }
 

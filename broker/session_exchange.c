@@ -68,89 +68,136 @@ void session_exchange_begin(struct session *s)
         size_t n = http1_request_write(
                 s->head, !s->head->keep_alive && !s->head->upgrade, (char *)tail, HTTP1_FORWARD_MAX_BYTES);
         buffer_commit(&s->server.out, n);
-        session_moved(s, n, 0);
         http1_body_init(&x->up, s->head->framing, s->head->length_bytes);
-        (void)http1_body_scan(&x->up, NULL, 0, &none); /* an empty one has ended */
+        (void)http1_body_transfer(&x->up, tail, 0, &none, false, tail, 0, &none); /* an empty one has ended */
         x->chunked_up = s->head->framing == HTTP1_FRAMING_CHUNKED;
         s->requests_seen = true;
         expect_answer(s);
         session_set_state(s, SESSION_EXCHANGE);
 }
 
-/* Reads at most a chunk, within the limits. false: the exchange has ended. */
-static bool read_limited(struct session *s, struct peer *from, enum limits_direction direction, uint64_t *ret_wait_ns)
+/* How many of `most` bytes may pass now: 0 with *ret_wait_ns set, or the exchange has ended (false). */
+static bool ask_limits(
+        struct session *s, enum limits_direction direction, size_t most, size_t *ret_bytes, uint64_t *ret_wait_ns)
 {
-        size_t most = 0;
-        ssize_t n = 0;
-
+        *ret_bytes = 0;
         *ret_wait_ns = 0;
-        int r = limits_grant(&s->vm->limits, s->counted_rule, direction, SESSION_CHUNK_BYTES, clock_monotonic_ns(),
-                &most, ret_wait_ns);
-        if (r == LIMITS_E_QUOTA) {
-                session_deny(s, REASON_QUOTA_EXCEEDED, NULL);
+        int r = limits_grant(
+                &s->vm->limits, s->counted_rule, direction, most, clock_monotonic_ns(), ret_bytes, ret_wait_ns);
+        if (r != LIMITS_E_QUOTA)
+                return true;
+        session_deny(s, REASON_QUOTA_EXCEEDED, NULL);
+        return false;
+}
+
+/* Reads at most a chunk of what the server sends. false: the exchange has ended. */
+static bool read_server(struct session *s)
+{
+        size_t most;
+        ssize_t n;
+
+        if (!ask_limits(s, LIMITS_DOWN, SESSION_CHUNK_BYTES, &most, &s->exchange->down_wait_ns))
                 return false;
-        }
-        if (r == 0)
-                n = peer_fill(from, most);
+        n = peer_fill(&s->server, most);
         if (n < 0) {
                 session_set_state(s, SESSION_CLOSED);
                 return false;
         }
-        if (n > 0)
-                limits_spend(&s->vm->limits, s->counted_rule, direction, (size_t)n);
-        session_moved(s, 0, direction == LIMITS_DOWN ? (uint64_t)n : 0);
+        limits_spend(&s->vm->limits, s->counted_rule, LIMITS_DOWN, (size_t)n);
+        session_moved(s, 0, (uint64_t)n);
         return true;
 }
 
-/* From in to out, framed anew, until one side is exhausted. */
-static enum http1_body_event transfer(
-        struct http1_body *body, struct buffer *in, bool chunked, struct buffer *out, size_t *ret_n)
+/*
+ * A body from in to the peer, framed anew, until nothing more is there, it has ended, or the peer takes no more (then
+ * its being writable goes on with it). An enum http1_body_event, or a negative errno.
+ */
+static int transfer(struct http1_body *body, struct buffer *in, size_t most, bool chunked, struct peer *to)
 {
         enum http1_body_event event;
-        size_t total = 0;
 
         do {
-                size_t used = buffer_used(in), taken, n;
-                size_t room = used + 2 * HTTP1_TRANSFER_ROOM_MIN;
+                size_t n = most < SESSION_CHUNK_BYTES ? most : SESSION_CHUNK_BYTES, taken, written;
+                size_t room = n + 2 * HTTP1_TRANSFER_ROOM_MIN;
                 uint8_t *tail;
 
-                if (buffer_reserve(out, room, &tail) < 0)
-                        return HTTP1_BODY_MALFORMED; /* for want of memory it ends the same way */
-                event = http1_body_transfer(body, buffer_data(in), used, &taken, chunked, tail, room, &n);
-                buffer_commit(out, n);
+                int r = buffer_reserve(&to->out, room, &tail);
+                if (r < 0)
+                        return r;
+                event = http1_body_transfer(body, buffer_data(in), n, &taken, chunked, tail, room, &written);
+                buffer_commit(&to->out, written);
                 buffer_consume(in, taken);
-                total += n;
-        } while (event == HTTP1_BODY_DATA && buffer_used(out) < 2 * OUT_ENOUGH_BYTES);
-        if (!buffer_used(out))
-                buffer_done(out);
-        *ret_n = total;
-        return event;
+                most -= taken;
+                (void)peer_flush(to);
+                if (!buffer_used(&to->out))
+                        buffer_done(&to->out);
+        } while ((event == HTTP1_BODY_DATA || (event == HTTP1_BODY_MORE && most)) &&
+                 buffer_used(&to->out) < OUT_ENOUGH_BYTES && !to->broken);
+        return (int)event;
+}
+
+/* The head goes when the limits let anything pass at all, and then as a whole. false: not yet, or the exchange has
+ * ended. */
+static bool begin_up(struct session *s)
+{
+        struct exchange *x = s->exchange;
+        size_t head_bytes = buffer_used(&s->server.out), granted;
+
+        if (x->begun)
+                return true;
+        if (!ask_limits(s, LIMITS_UP, 1, &granted, &x->up_wait_ns) || !granted)
+                return false;
+        x->begun = true;
+        limits_owe(&s->vm->limits, s->counted_rule, LIMITS_UP, head_bytes);
+        session_moved(s, head_bytes, 0);
+        return true;
+}
+
+/* What the limits let pass of the body's bytes that are here. false: the exchange has ended. */
+static bool pass_up(struct session *s, size_t granted)
+{
+        struct exchange *x = s->exchange;
+        size_t before = buffer_used(&s->client.in);
+        int event = transfer(&x->up, &s->client.in, granted, x->chunked_up, &s->server);
+        size_t passed = before - buffer_used(&s->client.in);
+
+        limits_spend(&s->vm->limits, s->counted_rule, LIMITS_UP, passed);
+        session_moved(s, passed, 0);
+        if (event < 0)
+                session_set_state(s, SESSION_CLOSED);
+        else if (event == HTTP1_BODY_MALFORMED)
+                session_deny(s, REASON_MALFORMED_REQUEST, "the body's framing");
+        return event >= 0 && event != HTTP1_BODY_MALFORMED;
+}
+
+static bool takes_more(const struct session *s)
+{
+        return !s->exchange->up.ended && !s->server.broken && buffer_used(&s->server.out) < OUT_ENOUGH_BYTES;
 }
 
 /* The request's body. false: the exchange has ended. */
 static bool pump_up(struct session *s)
 {
         struct exchange *x = s->exchange;
+        size_t granted;
 
+        if (!begin_up(s))
+                return s->state == SESSION_EXCHANGE;
         (void)peer_flush(&s->server);
-        if (x->up.ended) /* what follows is the next request; the client's end is noticed */
-                return session_read_client(s, SESSION_CHUNK_BYTES);
-        if (s->server.broken || buffer_used(&s->server.out) >= OUT_ENOUGH_BYTES)
-                return true;
-        if (!buffer_used(&s->client.in) && !read_limited(s, &s->client, LIMITS_UP, &x->up_wait_ns))
-                return false;
-
-        size_t n = 0;
-        enum http1_body_event event = transfer(&x->up, &s->client.in, x->chunked_up, &s->server.out, &n);
-        session_moved(s, n, 0);
-        if (event == HTTP1_BODY_MALFORMED) {
-                session_deny(s, REASON_MALFORMED_REQUEST, "the body's framing");
-                return false;
-        }
-        (void)peer_flush(&s->server);
-        if (event == HTTP1_BODY_MORE && s->client.eof && !buffer_used(&s->client.in)) {
+        if (!buffer_used(&s->client.in) || x->up.ended) /* what follows the body is the next request */
+                if (!session_read_client(s, SESSION_CHUNK_BYTES))
+                        return false;
+        if (!x->up.ended && !buffer_used(&s->client.in) && s->client.eof) {
                 session_linger(s); /* cut short: the server must not take it for the whole */
                 return false;
+        }
+        while (takes_more(s) && buffer_used(&s->client.in)) {
+                if (!ask_limits(s, LIMITS_UP, buffer_used(&s->client.in), &granted, &x->up_wait_ns))
+                        return false;
+                if (!granted)
+                        break;
+                if (!pass_up(s, granted))
+                        return false;
         }
         return true;
 }
@@ -279,23 +326,30 @@ static void upgrade(struct session *s)
         session_relay(s);
 }
 
+/* The close was the end of the server's body; the client's has one of its own. */
+static int end_chunks(struct session *s)
+{
+        int r = buffer_append(&s->client.out, HTTP1_CHUNK_LAST, sizeof(HTTP1_CHUNK_LAST) - 1);
+
+        (void)peer_flush(&s->client);
+        return r < 0 ? r : (int)HTTP1_BODY_END;
+}
+
 /* The answer's body. */
 static void pump_body(struct session *s)
 {
         struct exchange *x = s->exchange;
         bool chunked = x->framing_down == HTTP1_FRAMING_CHUNKED;
-        size_t n = 0;
-        enum http1_body_event event = transfer(&x->down, &s->server.in, chunked, &s->client.out, &n);
+        int event = transfer(&x->down, &s->server.in, buffer_used(&s->server.in), chunked, &s->client);
 
         if (event == HTTP1_BODY_MORE && s->server.eof && !buffer_used(&s->server.in)) {
-                event = s->server.reset ? HTTP1_BODY_MALFORMED : http1_body_eof(&x->down);
-                if (event == HTTP1_BODY_END && chunked && buffer_append(&s->client.out, HTTP1_CHUNK_LAST, 5) < 0)
-                        event = HTTP1_BODY_MALFORMED;
+                event = s->server.reset ? (int)HTTP1_BODY_MALFORMED : (int)http1_body_eof(&x->down);
+                if (event == HTTP1_BODY_END && chunked)
+                        event = end_chunks(s);
         }
-        (void)peer_flush(&s->client);
         if (event == HTTP1_BODY_END)
                 finish(s);
-        else if (event == HTTP1_BODY_MALFORMED)
+        else if (event < 0 || event == HTTP1_BODY_MALFORMED)
                 session_linger(s); /* without an end of the body: the client can tell */
 }
 
@@ -306,8 +360,7 @@ static void pump_down(struct session *s)
         (void)peer_flush(&s->client);
         if (buffer_used(&s->client.out) >= OUT_ENOUGH_BYTES)
                 return;
-        if (!buffer_used(&s->server.in) && !s->server.eof &&
-                !read_limited(s, &s->server, LIMITS_DOWN, &x->down_wait_ns))
+        if (!buffer_used(&s->server.in) && !s->server.eof && !read_server(s))
                 return;
         while (!x->answered)
                 if (!take_head(s))
@@ -333,13 +386,12 @@ void session_step_exchange(struct session *s)
 void session_want_exchange(struct session *s)
 {
         const struct exchange *x = s->exchange;
-        bool body_due = !x->up.ended && !x->up_wait_ns && !s->server.broken && !buffer_used(&s->client.in) &&
-                        buffer_used(&s->server.out) < OUT_ENOUGH_BYTES;
+        bool body_due = takes_more(s) && !x->up_wait_ns && !buffer_used(&s->client.in);
         bool ahead = x->up.ended && buffer_used(&s->client.in) < SESSION_CHUNK_BYTES;
 
         peer_want(&s->client, body_due || ahead, buffer_used(&s->client.out));
         peer_want(&s->server, !x->down_wait_ns && buffer_used(&s->client.out) < OUT_ENOUGH_BYTES,
-                buffer_used(&s->server.out));
+                x->begun && buffer_used(&s->server.out));
         s->rate_wait_ns = x->up_wait_ns;
         if (x->down_wait_ns && (!s->rate_wait_ns || x->down_wait_ns < s->rate_wait_ns))
                 s->rate_wait_ns = x->down_wait_ns;

@@ -58,6 +58,7 @@ struct exchange {
         struct http1_response *answer; /* while its head is in work */
         bool answered;                 /* a final answer's head went to the client */
         bool chunked_up;
+        bool begun;                      /* the limits let the head go */
         enum http1_framing framing_down; /* to the client */
         bool close_client;               /* behind this answer */
         bool close_server;

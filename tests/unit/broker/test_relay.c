@@ -188,6 +188,35 @@ static void test_client_that_goes_ends_it(void)
         line_close(&l);
 }
 
+/* However much comes before it, the end is not lost: no event tells of it a second time. */
+static void test_end_after_any_amount(void)
+{
+        struct policy_limits none = {0};
+        char chunk[16384] = {0};
+
+        for (unsigned chunks = 0; chunks < 12; chunks++) {
+                struct line l;
+                bool over = false;
+
+                line_open(&l, &none);
+                line_start(&l);
+                for (unsigned i = 0; i < chunks; i++)
+                        CU_ASSERT_EQUAL_FATAL(send(l.server, chunk, sizeof(chunk), MSG_DONTWAIT), sizeof(chunk));
+                shutdown(l.server, SHUT_WR);
+                for (unsigned turn = 0; turn < 200 && !over; turn++) {
+                        CU_ASSERT_EQUAL(relay_pump(&l.relay, turn + 1), RELAY_GOES_ON);
+                        (void)relay_want(&l.relay);
+                        if (!l.peers[1].wants_read && !l.peers[0].wants_write)
+                                over = true;
+                        while (take(l.client, chunk, 5000))
+                                ;
+                }
+                CU_ASSERT(over);
+                CU_ASSERT(ended(l.client));
+                line_close(&l);
+        }
+}
+
 static void test_quota_ends_it(void)
 {
         struct policy_limits most = {.quota_bytes = 3};
@@ -232,6 +261,7 @@ int main(void)
                 {"bulk, copied", test_bulk_copied},
                 {"an idle one holds no pipe", test_idle_holds_no_pipe},
                 {"a client that goes ends it", test_client_that_goes_ends_it},
+                {"the end after any amount", test_end_after_any_amount},
                 {"a quota ends it", test_quota_ends_it},
                 {"a rate makes it wait", test_rate_makes_it_wait},
                 CU_TEST_INFO_NULL,
