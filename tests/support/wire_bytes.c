@@ -10,13 +10,17 @@
 struct grown {
         uint8_t *bytes;
         size_t n;
+        size_t room;
 };
 
 static void append(struct grown *g, const void *bytes, size_t n)
 {
-        g->bytes = realloc(g->bytes, g->n + n + 1);
-        if (!g->bytes)
-                abort();
+        if (g->n + n + 1 > g->room) {
+                g->room = 2 * (g->n + n + 1);
+                g->bytes = realloc(g->bytes, g->room);
+                if (!g->bytes)
+                        abort();
+        }
         memcpy(g->bytes + g->n, bytes, n);
         g->n += n;
         g->bytes[g->n] = '\0';
