@@ -59,9 +59,9 @@ static void conversation_free(struct vm_conversation *v)
 
 /* ---- the end */
 
-static void record_end(struct vm_conversation *v, enum reason reason, const char *detail)
+static int record_end(struct vm_conversation *v, enum reason reason, const char *detail)
 {
-        registry_record(v->entry, v->wish == VM_ACTIVATE ? AUDIT_ACTIVATE : AUDIT_QUIESCE, reason, detail);
+        return registry_record(v->entry, v->wish == VM_ACTIVATE ? AUDIT_ACTIVATE : AUDIT_QUIESCE, reason, detail);
 }
 
 static void fail(struct vm_conversation *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -79,7 +79,7 @@ static void fail(struct vm_conversation *v, const char *format, ...)
         va_end(ap);
         if (e->state == VM_ACTIVATING)
                 (void)registry_set_state(e, VM_CLOSED, e->generation);
-        record_end(v, REASON_NOT_READY, text);
+        (void)record_end(v, REASON_NOT_READY, text);
         log_error("VM '%s': %s failed: %s", e->config.name, what, text);
         answer = answer_error("%s failed: %s; egress stays closed", what, text);
         (void)json_object_set(answer, "steps", v->steps);
@@ -93,15 +93,19 @@ static void succeed(struct vm_conversation *v)
         struct vm_entry *e = v->entry;
         struct control_request *request = v->request;
         json_t *answer;
-        int r = 0;
+        uint64_t generation_before = e->generation;
+        int r;
 
         if (v->wish == VM_ACTIVATE)
+                e->generation = v->generation;
+        r = record_end(v, REASON_ALLOWED, NULL);
+        e->generation = generation_before;
+        if (r >= 0 && v->wish == VM_ACTIVATE)
                 r = registry_set_state(e, VM_OPEN, v->generation);
         if (r < 0) {
-                fail(v, "egress cannot be opened: %s", strerrordesc_np(-r));
+                fail(v, "it cannot be recorded, or egress cannot be opened: %s", strerrordesc_np(-r));
                 return;
         }
-        record_end(v, REASON_ALLOWED, NULL);
         log_info("VM '%s': %s, generation %llu", e->config.name, v->wish == VM_ACTIVATE ? "activated" : "quiesced",
                 (unsigned long long)e->generation);
         answer = json_pack("{s:b, s:I, s:O}", "ok", 1, "generation", (json_int_t)e->generation, "steps", v->steps);

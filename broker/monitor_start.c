@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -124,6 +125,17 @@ int monitor_listen_control(const struct config *config, const struct broker_iden
         return 0;
 }
 
+/* Each connection of a guest takes two descriptors and a pipe; the soft limit is for programs that use select(). */
+static void raise_descriptor_limit(void)
+{
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+                return;
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* In the child. Never returns. */
 static void become_broker(const struct broker_identity *id, int sock, pid_t parent)
 {
@@ -140,6 +152,7 @@ static void become_broker(const struct broker_identity *id, int sock, pid_t pare
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
                 _exit(EXIT_FAILURE);
+        raise_descriptor_limit();
         sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);
         (void)unsetenv("NOTIFY_SOCKET");

@@ -62,7 +62,7 @@ static int refuse_errno(struct refusal *to, int error, const char *what)
         return refuse(to, error, "%s: %s", what, strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown error");
 }
 
-void registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail)
+int registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail)
 {
         struct audit_record record = AUDIT_RECORD_INIT(event);
 
@@ -72,7 +72,7 @@ void registry_record(struct vm_entry *e, enum audit_event event, enum reason rea
         record.reason = record.has_decision ? reason : REASON_ALLOWED;
         record.policy_sha256 = e->policy ? e->policy->sha256 : NULL;
         record.detail = detail;
-        (void)audit_submit(e->registry->audit, &record, NULL, NULL);
+        return audit_submit(e->registry->audit, &record, NULL, NULL);
 }
 
 static struct transport transport_of(const struct config_vm *vm)
@@ -172,7 +172,7 @@ static int prove(struct vm_entry *e, struct refusal *ret_refusal)
         if (e->wall.reason != REASON_ALLOWED) {
                 ret_refusal->reason = e->wall.reason;
                 (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message), "%s", e->wall.message);
-                registry_record(e, AUDIT_VM_ADD, e->wall.reason, e->wall.message);
+                (void)registry_record(e, AUDIT_VM_ADD, e->wall.reason, e->wall.message);
                 return -EPERM;
         }
         warn_of_declaration(e);
@@ -244,6 +244,23 @@ static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
         return 0;
 }
 
+/* What cannot be recorded does not happen; the VM has been open for the blink of an eye, and what it did then was
+ * refused the same way. */
+static int record_added(struct vm_entry *e, struct refusal *ret_refusal)
+{
+        struct transport t = transport_of(&e->config);
+        int r = registry_record(e, AUDIT_VM_ADD, REASON_ALLOWED, e->wall.message);
+
+        if (r >= 0)
+                return 0;
+        (void)worker_vm_remove(e->worker, e->vm);
+        if (t.kind != TRANSPORT_VSOCK)
+                (void)monitor_ask_unlisten(e->registry->monitor, &t);
+        (void)refuse_errno(ret_refusal, r, "the VM's addition cannot be recorded");
+        ret_refusal->reason = REASON_AUDIT_UNAVAILABLE;
+        return -EPERM;
+}
+
 int registry_add(struct registry *registry, const struct config_vm *config, struct policy *policy, bool from_file,
         struct refusal *ret_refusal)
 {
@@ -255,6 +272,7 @@ int registry_add(struct registry *registry, const struct config_vm *config, stru
         e = new_entry(registry, config, policy, from_file);
         if (!e)
                 return refuse_errno(ret_refusal, -ENOMEM, "VM");
+        e->state = config->agent ? VM_CLOSED : VM_OPEN;
         r = prove(e, ret_refusal);
         if (r < 0)
                 return r;
@@ -264,8 +282,9 @@ int registry_add(struct registry *registry, const struct config_vm *config, stru
         r = open_egress(e, ret_refusal);
         if (r < 0)
                 return r;
-        e->state = config->agent ? VM_CLOSED : VM_OPEN;
-        registry_record(e, AUDIT_VM_ADD, REASON_ALLOWED, e->wall.message);
+        r = record_added(e, ret_refusal);
+        if (r < 0)
+                return r;
         TAILQ_INSERT_TAIL(&registry->vms, e, link);
         registry->vms_n++;
         log_info("VM '%s' added: %s", config->name, e->wall.message);
@@ -284,7 +303,7 @@ int registry_set_policy(
         if (wall.reason != REASON_ALLOWED) {
                 ret_refusal->reason = wall.reason;
                 (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message), "%s", wall.message);
-                registry_record(e, AUDIT_POLICY_LOAD, wall.reason, wall.message);
+                (void)registry_record(e, AUDIT_POLICY_LOAD, wall.reason, wall.message);
                 return -EPERM;
         }
         r = worker_vm_set_policy(e->worker, e->vm, policy);
@@ -294,7 +313,7 @@ int registry_set_policy(
         policy_unref(e->policy);
         e->policy = policy;
         e->wall = wall;
-        registry_record(e, AUDIT_POLICY_LOAD, REASON_ALLOWED, NULL);
+        (void)registry_record(e, AUDIT_POLICY_LOAD, REASON_ALLOWED, NULL);
         log_info("VM '%s': policy replaced", e->config.name);
         return 0;
 }
@@ -322,7 +341,7 @@ int registry_revoke(struct registry *registry, struct vm_entry *e, struct refusa
         if (r < 0)
                 return refuse_errno(ret_refusal, r, "the worker does not revoke");
         vm_conversation_cancel(e);
-        registry_record(e, AUDIT_REVOKE, REASON_MAX_, NULL);
+        (void)registry_record(e, AUDIT_REVOKE, REASON_MAX_, NULL);
         log_info("VM '%s': revoked", e->config.name);
         return 0;
 }
@@ -337,7 +356,7 @@ void registry_remove(struct registry *registry, struct vm_entry *e, const char *
         (void)worker_vm_remove(e->worker, e->vm);
         if (t.kind != TRANSPORT_VSOCK)
                 (void)monitor_ask_unlisten(registry->monitor, &t);
-        registry_record(e, AUDIT_VM_RM, REASON_MAX_, why);
+        (void)registry_record(e, AUDIT_VM_RM, REASON_MAX_, why);
         log_info("VM '%s' removed: %s", e->config.name, why);
         free_entry(e);
 }

@@ -90,8 +90,11 @@ int registry_set_state(struct vm_entry *e, enum vm_state state, uint64_t generat
 
 const char *vm_state_name(enum vm_state state);
 
-/* A record of this VM with its generation and policy; reason REASON_MAX_: without a decision. detail may be NULL. */
-void registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail);
+/*
+ * A record of this VM with its generation and policy; reason REASON_MAX_: without a decision. detail may be NULL.
+ * Negative when it could not be queued: what is allowed must not happen then.
+ */
+int registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail);
 
 /* How activation.c is told that an entry goes away under its conversation. */
 void vm_conversation_cancel(struct vm_entry *e);

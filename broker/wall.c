@@ -17,7 +17,8 @@ static enum isolation_tier find_tier(const struct wall_question *q, bool *ret_ve
         /* Declared is declared: what the evidence does not prove the operator has taken upon himself. */
         if (tier == TIER_UNKNOWN && q->trust_declared) {
                 tier = backend_declares(q->backend);
-                *ret_why = "a backend of this kind declares nothing";
+                if (tier == TIER_UNKNOWN)
+                        *ret_why = "a backend of this kind declares nothing";
         }
         return tier;
 }
@@ -47,9 +48,10 @@ void wall_decide(const struct wall_question *q, struct wall *ret)
         w.tier = find_tier(q, &w.verified, &why);
         list_satisfying(needed, satisfying, sizeof(satisfying));
         if (isolation_satisfies(w.tier, needed)) {
-                (void)snprintf(w.message, sizeof(w.message), "backend %s, tier %s, %s; the policy asks for %s",
+                (void)snprintf(w.message, sizeof(w.message), "backend %s, tier %s, %s%s; the policy asks for %s",
                         backend_name(q->backend), isolation_tier_name(w.tier),
-                        w.verified ? "verified" : "declared, unverified", isolation_tier_name(needed));
+                        w.verified ? "verified" : "declared, unverified: ", w.verified ? "" : why,
+                        isolation_tier_name(needed));
         } else if (w.tier == TIER_UNKNOWN) {
                 w.reason = REASON_ISOLATION_UNKNOWN;
                 (void)snprintf(w.message, sizeof(w.message),
