@@ -43,7 +43,8 @@ int ipc_receive(int sock, struct ipc_frame *ret, int *ret_fds, size_t *ret_fds_n
                 return -EBADMSG;
         }
         *ret = frame;
-        memcpy(ret_fds, fds, fds_n * sizeof(*fds));
+        for (size_t i = 0; i < fds_n; i++)
+                ret_fds[i] = fds[i];
         *ret_fds_n = fds_n;
         return 0;
 }

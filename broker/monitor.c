@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <systemd/sd-daemon.h>
@@ -15,6 +14,7 @@
 
 #include "broker/ipc.h"
 #include "broker/monitor_start.h"
+#include "broker/sandbox.h"
 #include "broker/vm_socket.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -100,7 +100,8 @@ static int send_files(
         if (r < 0)
                 return r;
         fds[0] = memfd;
-        memcpy(fds + 1, more, more_n * sizeof(*more));
+        for (size_t i = 0; i < more_n; i++)
+                fds[1 + i] = more[i];
         return ipc_send(m->sock, &frame, fds, 1 + more_n);
 }
 
@@ -395,7 +396,7 @@ int monitor_run(const struct broker_options *options, const struct file_set *fil
         struct monitor m = {.options = options, .config = config, .sock = -1, .signal_fd = -1, .pidfd = -1};
         int r;
 
-        (void)prctl(PR_SET_DUMPABLE, 0);
+        sandbox_forbid_dumps();
         r = open_signals(&m.signal_fd);
         if (r < 0)
                 (void)log_errno(r, "cannot take signals");

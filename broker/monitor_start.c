@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "broker/monitor_start.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -44,6 +45,22 @@ int broker_identity_find(const char *user, struct broker_identity *ret)
         return 0;
 }
 
+static bool is_empty(int dir_fd)
+{
+        int copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+        size_t n = 0;
+
+        if (!dir) {
+                close_fd(copy);
+                return false;
+        }
+        while (readdir(dir))
+                n++;
+        (void)closedir(dir);
+        return n <= 2; /* `.` and `..` */
+}
+
 static int make_directory(const char *path, mode_t mode, const struct broker_identity *owner, mode_t *ret_mode)
 {
         _cleanup_close_ int fd = -1;
@@ -55,7 +72,8 @@ static int make_directory(const char *path, mode_t mode, const struct broker_ide
         fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &st) < 0)
                 return log_errno(-errno, "cannot open %s", path);
-        if (made && owner->drop && fchown(fd, owner->uid, owner->gid) < 0)
+        /* Made here, or made for it by whoever installed it; what holds somebody's files is left alone. */
+        if (owner->drop && (made || (st.st_uid == geteuid() && is_empty(fd))) && fchown(fd, owner->uid, owner->gid) < 0)
                 return log_errno(-errno, "cannot give %s to the broker's user", path);
         if (made && fchmod(fd, mode) < 0)
                 return log_errno(-errno, "cannot set the mode of %s", path);

@@ -9,3 +9,7 @@
 
 /* 0, or a negative errno that has been logged. A kernel without Landlock is a warning. */
 int sandbox_enter(const char *audit_dir);
+
+/* No core dump, and nobody of the same user may look into this process; part of sandbox_enter(), and for the monitor.
+ */
+void sandbox_forbid_dumps(void);
