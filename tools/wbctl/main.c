@@ -15,6 +15,7 @@ static const struct command commands[] = {
         {"kill", "end an exec, or send it a signal", command_kill},
         {"policy", "check a policy file", command_policy},
         {"ps", "list the execs of a guest", command_ps},
+        {"run", "run a command in a VM of its own", command_run},
         {"shutdown", "end a guest", command_shutdown},
         {"vm", "the VMs of a running broker", command_vm},
         {"why", "what the broker would decide by a policy, and why", command_why},

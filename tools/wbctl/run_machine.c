@@ -2,41 +2,19 @@
 #include "tools/wbctl/run_machine.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/kvm.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
 
-#include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
 #define QEMU          "qemu-system-x86_64"
 #define TSC_SAMPLE_NS (10 * NSEC_PER_MSEC)
-
-bool machine_kvm_usable(gid_t *ret_gid)
-{
-        _cleanup_close_ int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
-        struct stat st;
-
-        if (kvm < 0 || fstat(kvm, &st) < 0)
-                return false;
-
-        _cleanup_close_ int vm = ioctl(kvm, KVM_CREATE_VM, 0);
-
-        if (vm < 0)
-                return false;
-        *ret_gid = (st.st_mode & (S_IRGRP | S_IWGRP)) == (S_IRGRP | S_IWGRP) ? st.st_gid : (gid_t)-1;
-        return true;
-}
 
 /*
  * Software emulation passes the host's time stamp counter on. Told its frequency, the guest's kernel need not find it

@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "tools/wbctl/run_image.h"
 
@@ -20,13 +19,6 @@ struct machine {
         const char *vsock_path; /* where wbvsock listens for QEMU */
         const char *console_path;
 };
-
-/*
- * Whether this process can make a virtual machine with KVM: it makes one. A device file that is there says nothing, in
- * a VM without nested virtualisation it is there too. *ret_gid is the group through which a process of another user may
- * use it, or (gid_t)-1.
- */
-bool machine_kvm_usable(gid_t *ret_gid);
 
 /* QEMU's argv, NULL-terminated; machine_free_argv() frees it. 0 or -ENOMEM. */
 int machine_argv(const struct machine *machine, char ***ret_argv);

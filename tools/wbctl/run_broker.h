@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* What `wbctl run` asks of the broker, over its control socket. */
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Whether a broker listens there. */
+bool run_broker_listens(const char *control);
+
+struct run_broker_vm {
+        const char *name;
+        const char *vsock_path; /* hybrid */
+        pid_t pid;              /* QEMU's, for the evidence */
+        const char *policy;     /* the file */
+};
+
+/* Each: 0, or an exit status with the reason on stderr. */
+int run_broker_add(const char *control, const struct run_broker_vm *vm);
+int run_broker_activate(const char *control, const char *name);
+
+/* Never says anything: the VM may be gone already. */
+void run_broker_remove(const char *control, const char *name);
