@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -270,6 +271,7 @@ int forwarder_main(const char *where)
         int r;
 
         log_setup("wbagent-forwarder", LOG_LEVEL_INFO);
+        (void)prctl(PR_SET_NAME, "wbagent-forward");   /* exe, of /proc/self/exe, says nothing */
         (void)mallopt(M_MMAP_THRESHOLD, BUFFER_BYTES); /* a connection's memory goes back when it ends */
         f.base = event_base_new();
         if (!f.base)

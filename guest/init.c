@@ -26,10 +26,11 @@
 #include "proto/base/io.h"
 #include "proto/base/log.h"
 
-#define MODULES_FILE    "/etc/wbagent/modules" /* one path a line, in the order to load; # begins a comment */
-#define TERM_GRACE_NS   (2 * NSEC_PER_SEC)     /* between SIGTERM and SIGKILL to what still runs */
-#define SYSTEMD_RUNS    "/run/systemd/system"  /* sd_booted(3) */
-#define SIGRTMIN_KERNEL 34                     /* glibc's SIGRTMIN: systemd(1), SIGRTMIN+4 power-off, +5 reboot */
+#define MODULES_FILE     "/etc/wbagent/modules" /* one path a line, in the order to load; # begins a comment */
+#define TERM_GRACE_NS    (2 * NSEC_PER_SEC)     /* between SIGTERM and SIGKILL to what still runs */
+#define DEFAULT_HOSTNAME "guest"
+#define SYSTEMD_RUNS     "/run/systemd/system" /* sd_booted(3) */
+#define SIGRTMIN_KERNEL  34                    /* glibc's SIGRTMIN: systemd(1), SIGRTMIN+4 power-off, +5 reboot */
 
 static const struct {
         const char *source, *target, *type, *options;
@@ -149,6 +150,21 @@ static void raise_loopback(void)
                 (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot raise the loopback interface");
 }
 
+/* Until an activation gives a name: the image's own, or one that shows that there is none. */
+static void set_hostname(void)
+{
+        _cleanup_free_ char *text = NULL;
+        const char *name = DEFAULT_HOSTNAME;
+
+        if (io_read_file("/etc/hostname", 4096, &text, NULL) == 0) {
+                text[strcspn(text, " \t\r\n")] = '\0';
+                if (*text)
+                        name = text;
+        }
+        if (sethostname(name, strlen(name)) < 0)
+                (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot set the host's name");
+}
+
 void init_prepare(bool own_kernel)
 {
         mount_all(own_kernel);
@@ -157,6 +173,7 @@ void init_prepare(bool own_kernel)
         if (!own_kernel)
                 return;
         open_console();
+        set_hostname();
         /* Ctrl-Alt-Del, which a VMM's orderly stop may be, is SIGINT to PID 1 instead of an instant reset. */
         (void)reboot(LINUX_REBOOT_CMD_CAD_OFF);
         load_modules();

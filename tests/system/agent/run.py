@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The agent as PID 1 of a real guest without a network card: activation with evidence, who may speak to it, how it ends.
+
+    run.py --wbagent F --wbctl F --wbvsock F --builder images/microvm/build [--cache D] [--qemu F]
+
+77: what it needs is not to be had."""
+import argparse, glob, json, os, shutil, subprocess, sys, tempfile, time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wbvsock"))
+import vm as wbvsock_vm
+
+RTC_BASE = "2020-02-02T02:02:02"        # what the guest's clock begins with
+
+
+class Guest(wbvsock_vm.Machine):
+    def __init__(self, arguments, cid, image):
+        super().__init__(arguments, cid)
+        self.image_dir = image
+
+    def __enter__(self):
+        try:
+            self.directory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="wb-agent-vm-"))
+            self.wbvsock = self.start_wbvsock()
+            self.qemu = self.start_qemu()
+            return self
+        except BaseException:
+            self.stack.close()
+            raise
+
+    def start_qemu(self):
+        with open(self.image_dir + "/cmdline") as f:
+            cmdline = f.read().strip()
+        return self.start(
+            [self.arguments.qemu, "-M", "q35,memory-backend=mem,sata=off,smbus=off,usb=off,vmport=off", "-nodefaults", "-no-reboot",
+             "-display", "none", "-nic", "none", "-m", "256M", "-object", "memory-backend-memfd,id=mem,size=256M,share=on",
+             "-rtc", "base=" + RTC_BASE, "-kernel", self.image_dir + "/kernel", "-initrd", self.image_dir + "/initrd", "-append", cmdline,
+             "-serial", "file:" + self.path("console"), "-chardev", "socket,id=vs,path=" + self.path("vhost"),
+             "-device", "vhost-user-vsock-pci,chardev=vs"], stderr=subprocess.STDOUT, stdout=open(self.path("log"), "ab"))
+
+    def wbctl(self, command, *args, status=0, **more):
+        r = subprocess.run([self.arguments.wbctl, command, "--uds", self.path("v"), *args], capture_output=True, timeout=120,
+                           **({} if "input" in more else {"stdin": subprocess.DEVNULL}), **more)
+        assert r.returncode == status, "wbctl %s %s: %d: %s%s" % (command, args, r.returncode, r.stdout, r.stderr)
+        return r.stdout.decode(errors="replace")
+
+    def shell(self, script, **more):
+        return self.wbctl("exec", "--timeout", "60s", "--", "sh", "-c", script, **more)
+
+    def console(self):
+        with open(self.path("console"), errors="replace") as f:
+            return f.read()
+
+
+def evidence(activation, name):
+    return next(s["evidence"] for s in activation["steps"] if s["name"] == name)
+
+
+def check_before(g):
+    info = json.loads(g.wbctl("info", "--json", "--timeout", "90s"))
+    assert info["pid1"] and info["state"] == "closed", info
+    assert {"memory", "pids", "cpu"} <= set(info["facts"]["cgroup_controllers"].split()), info
+    g.wbctl("exec", "--", "true", status=125)
+
+
+def check_activation(g, hostname):
+    done = json.loads(g.wbctl("activate", "--json", "--hostname", hostname))
+    assert done["ok"], done
+    assert evidence(done, "freeze")["method"] == "cgroup"
+    entropy = evidence(done, "entropy")
+    assert entropy["method"] == "credited" and entropy["credited_bits"] == "512" and entropy["ready"] == "yes", entropy
+    clock = evidence(done, "clock")
+    if clock["source"] == "exchanges":          # else there is KVM, and ptp_kvm with it
+        assert 0 < int(clock["bound_ns"]) < 2e9, clock
+    assert int(clock["offset_ns"]) > 5 * 365 * 86400 * 1e9 and clock["stepped"] == "yes", clock
+    before, guest, after = time.time(), float(g.shell("date +%s")), time.time()
+    assert before - 3 < guest < after + 3, (before, guest, after)
+    assert g.shell("hostname") == hostname + "\n"
+
+
+def check_world(g):
+    assert g.shell("ls /sys/class/net") == "lo\n"
+    assert "127.0.0.1" in g.shell("ifconfig lo") and "UP" in g.shell("ifconfig lo")
+    mounts = {line.split()[1] for line in g.shell("cat /proc/mounts").splitlines()}
+    assert {"/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/run", "/tmp", "/sys/fs/cgroup"} <= mounts, mounts
+    g.shell("i=0; while [ $i -lt 100 ]; do (sh -c 'true & true' &) ; i=$((i+1)); done")       # orphans fall to PID 1
+    time.sleep(1)
+    assert g.shell("cat /proc/[0-9]*/stat | grep -c ') Z ' || true") == "0\n"
+
+
+def check_oom_protection(g):
+    assert g.shell("cat /proc/1/oom_score_adj; cat /proc/self/oom_score_adj") == "-1000\n0\n"
+
+
+def check_only_the_host_may_speak(g, modules):
+    """A workload dials its own CID and CID 1: with vsock_loopback it arrives, and is refused."""
+    module = glob.glob(modules + "/kernel/net/vmw_vsock/vsock_loopback.ko*")
+    release = g.shell("uname -r").strip()
+    if not module or not module[0].endswith(".ko") or os.path.basename(modules) != release:
+        print("skipped: no vsock_loopback for", release)
+        return
+    with open(module[0], "rb") as f:
+        g.shell("cat >/tmp/loopback.ko; insmod /tmp/loopback.ko", input=f.read())
+    assert "vsock_loopback" in g.shell("cat /proc/modules")
+    for cid in (1, g.cid):
+        # The control: whatever listens there is reached. Then InfoRequest to the agent, which any host gets answered.
+        reached = g.shell("socat -u VSOCK-LISTEN:7777 - >/tmp/reached & sleep 1; echo x | socat -u - VSOCK-CONNECT:%d:7777; wait; cat /tmp/reached" % cid)
+        assert reached == "x\n", (cid, reached)
+        got = g.shell("printf '\\0\\0\\0\\2\\12\\0' | socat -t 2 - VSOCK-CONNECT:%d:1024 2>/dev/null | wc -c" % cid)
+        assert got.strip() == "0", (cid, got)
+    refused = [line for line in g.console().splitlines() if "refused a vsock connection" in line]
+    assert len(refused) == 2, g.console()[-2000:]
+    assert json.loads(g.wbctl("info", "--json"))["state"] == "open"
+
+
+def check_end(g, *how):
+    g.wbctl("shutdown", *how)
+    assert g.qemu.wait(30) == 0
+    assert "panic" not in g.console(), g.console()[-2000:]
+
+
+def run(arguments):
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run([arguments.builder, "--agent", arguments.wbagent, "--program", "socat", "--out", work + "/image"], check=True,
+                       stdout=subprocess.DEVNULL)
+        _, modules = wbvsock_vm.find_kernel(arguments.cache)
+        with Guest(arguments, 42, work + "/image") as one, Guest(arguments, 43, work + "/image") as two:
+            for g, name in ((one, "one"), (two, "two")):
+                check_before(g)
+                check_activation(g, name)
+            draws = [g.shell("head -c 16 /dev/urandom | od -An -tx1; cat /run/wbagent/generation") for g in (one, two)]
+            assert draws[0] != draws[1] and draws[0].split("\n")[0] != draws[1].split("\n")[0], draws
+            check_world(one)
+            check_oom_protection(one)
+            check_only_the_host_may_speak(one, modules)
+            check_end(one)
+            check_end(two, "--reboot")
+    print("all checks passed")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--wbagent", required=True)
+    p.add_argument("--wbctl", required=True)
+    p.add_argument("--wbvsock", required=True)
+    p.add_argument("--builder", required=True)
+    p.add_argument("--cache", default="kernel")
+    p.add_argument("--qemu", default="qemu-system-x86_64")
+    arguments = p.parse_args()
+    with open(arguments.wbagent, "rb") as f:
+        if b"/ld-linux" in f.read(4096):
+            print("the agent is not static: a build with sanitizers")
+            sys.exit(77)
+    if os.geteuid() != 0 or not shutil.which(arguments.qemu) or not shutil.which("socat"):
+        print("needs root, QEMU and socat")
+        sys.exit(77)
+    try:
+        run(arguments)
+    except wbvsock_vm.Unavailable as e:
+        print(e)
+        sys.exit(77)
+
+
+main()
