@@ -209,11 +209,13 @@ enum connection_action connection_receive(struct connection *c, const struct pac
 }
 
 /*
- * The guest is told when it would think less than half of our buffer free; before that it has no reason to wait.
- * Steps below an eighth are not worth a packet, except the last one.
+ * The guest is told when it would think less than half of its room free; before that it has no reason to wait. Steps
+ * below an eighth are not worth a packet, except the last one. Its room is our buffer or its own, if that is less:
+ * Linux sends no more than that on credit ("vsock/virtio: cap TX credit to local buffer size").
  */
 void connection_forwarded(struct connection *c, uint32_t n)
 {
+        uint32_t room = c->peer_buf_alloc < c->buf_alloc ? c->peer_buf_alloc : c->buf_alloc;
         uint32_t untold, seen_used;
 
         assert(n <= c->received - c->forwarded);
@@ -222,7 +224,7 @@ void connection_forwarded(struct connection *c, uint32_t n)
                 return;
         untold = c->forwarded - c->told_forwarded;
         seen_used = c->received - c->told_forwarded;
-        if (seen_used >= c->buf_alloc / 2 && (untold >= c->buf_alloc / 8 || c->forwarded == c->received))
+        if (untold && seen_used >= room / 2 && (untold >= room / 8 || c->forwarded == c->received))
                 want(c, PENDING_CREDIT_UPDATE);
 }
 

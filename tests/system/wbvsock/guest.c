@@ -61,18 +61,28 @@ static int write_all(int fd, const void *from, size_t n)
         return 0;
 }
 
-static int dial(unsigned port)
+/* buffer_bytes of the socket; 0: as it is. */
+static int dial_with(unsigned port, uint64_t buffer_bytes)
 {
         struct sockaddr_vm a = {.svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_HOST, .svm_port = port};
         int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         if (fd < 0)
                 return -errno;
+        if (buffer_bytes &&
+                setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_MIN_SIZE, &buffer_bytes, sizeof(buffer_bytes)) +
+                        setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, &buffer_bytes, sizeof(buffer_bytes)))
+                return -errno;
         if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
                 return fd;
         int e = -errno;
         close(fd);
         return e;
+}
+
+static int dial(unsigned port)
+{
+        return dial_with(port, 0);
 }
 
 static size_t read_line(int fd, char *line, size_t room)
@@ -175,11 +185,11 @@ static void command_connect(int out, unsigned port, uint64_t n)
 }
 
 /* n bytes to the host's port, then waits for its end: "SENT SUM GOT GOTSUM MICROSECONDS". */
-static void command_push(int out, unsigned port, uint64_t n)
+static void push(int out, unsigned port, uint64_t n, uint64_t buffer_bytes)
 {
         struct sum sent = {0}, got = {0};
         uint64_t start = now_us();
-        int fd = dial(port);
+        int fd = dial_with(port, buffer_bytes);
 
         if (fd >= 0) {
                 send_pattern(fd, n, &sent);
@@ -188,6 +198,17 @@ static void command_push(int out, unsigned port, uint64_t n)
         }
         dprintf(out, "%llu %08x%08x %llu %08x%08x %llu\n", (unsigned long long)sent.bytes, sent.b, sent.a,
                 (unsigned long long)got.bytes, got.b, got.a, (unsigned long long)(now_us() - start));
+}
+
+static void command_push(int out, unsigned port, uint64_t n)
+{
+        push(out, port, n, 0);
+}
+
+/* The same with a socket whose buffer is small. */
+static void command_trickle(int out, unsigned port, uint64_t n)
+{
+        push(out, port, n, 1000);
 }
 
 /* n connections at once to an echo of the host, each with its own bytes: how many came back right, then refused. */
@@ -264,6 +285,7 @@ static const struct {
         {"many", command_many},
         {"push", command_push},
         {"reboot", command_reboot},
+        {"trickle", command_trickle},
 };
 
 static void command(int fd)

@@ -51,10 +51,14 @@ def read_all(s):
     return bytes(data)
 
 
+def number(word):
+    return int(word, 10) if word.isdigit() else word
+
+
 def command(vm, line):
     with vm.dial(7003) as s:
         s.sendall(line.encode() + b"\n")
-        return [int(w, 10) if w.isdigit() else w for w in read_all(s).decode().split()]
+        return [number(w) for w in read_all(s).decode().split()]
 
 
 def echo_forever(listener):
@@ -161,6 +165,24 @@ def test_data_behind_the_connect_line_in_one_write(vm):
         s.shutdown(socket.SHUT_WR)
         answer = read_all(s)
     assert answer.startswith(b"OK ") and answer.endswith(b"\nearly"), answer
+
+
+def test_guest_pushes_and_the_host_answers(vm):
+    """Also from a socket with a small buffer: Linux then sends that much on credit, however much is granted."""
+    data = random.Random(5).randbytes(100_000)
+    listener = vm.listen(9008)
+    for line, n in (("push 9008 5000000", 5_000_000), ("trickle 9008 200000", 200_000)):
+        result = []
+        asking = threading.Thread(target=lambda: result.extend(command(vm, line)))
+        asking.start()
+        c, _ = listener.accept()
+        with c:
+            c.settimeout(20)
+            got = read_all(c)
+            c.sendall(data)
+        asking.join()
+        assert got == pattern(n)
+        assert result[2:4] == [len(data), number(text(checksum(data)))], result
 
 
 def test_200_connections_from_the_host(vm):

@@ -189,6 +189,26 @@ static void test_a_full_buffer_always_ends_in_an_update(void)
         }
 }
 
+/* Linux sends on credit no more than its own buffer holds, which a program may have made small. */
+static void test_a_guest_with_a_small_buffer_is_told_too(void)
+{
+        struct connection c = open_by_guest();
+        struct packet p = from_guest(VIRTIO_VSOCK_OP_RW);
+
+        p.buf_alloc = 64;
+        p.len = 64;
+        CU_ASSERT_EQUAL(connection_receive(&c, &p), CONNECTION_DO_DATA);
+        connection_forwarded(&c, 64);
+        CU_ASSERT_EQUAL(said(&c), VIRTIO_VSOCK_OP_CREDIT_UPDATE);
+        p.buf_alloc = 0;
+        p.len = 1;
+        CU_ASSERT_EQUAL(connection_receive(&c, &p), CONNECTION_DO_DATA);
+        connection_forwarded(&c, 0);
+        CU_ASSERT_EQUAL(said(&c), 0);
+        connection_forwarded(&c, 1);
+        CU_ASSERT_EQUAL(said(&c), VIRTIO_VSOCK_OP_CREDIT_UPDATE);
+}
+
 static void test_credit_of_the_guest(void)
 {
         struct connection c = open_by_guest();
@@ -336,6 +356,7 @@ int main(void)
                 {"the guest is told of room in time and not too often",
                         test_guest_is_told_of_room_in_time_and_not_too_often},
                 {"a full buffer always ends in an update", test_a_full_buffer_always_ends_in_an_update},
+                {"a guest with a small buffer is told too", test_a_guest_with_a_small_buffer_is_told_too},
                 {"credit of the guest", test_credit_of_the_guest},
                 {"counters wrap", test_counters_wrap},
                 {"a credit request is answered", test_credit_request_is_answered},
