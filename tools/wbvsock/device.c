@@ -242,6 +242,11 @@ void device_pump(struct device *d)
         stalled = d->resets_n == RESETS_MOST;
         rx_more = rx_round(d);
         d->streams.quiet = false;
+        if (d->rx->broken || d->tx->broken) {
+                /* The host shall not wait for what never comes. */
+                device_drop(d);
+                return;
+        }
         /* A stalled tx goes on when rx has room again: the kick for that comes here too. */
         if (rx_more || ((tx_more || stalled) && d->resets_n < RESETS_MOST))
                 event_add(&d->wake, &at_once);

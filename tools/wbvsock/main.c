@@ -63,7 +63,7 @@ static const struct option_spec specs[] = {
         {"max-connections", 0, OPTION_U64, offsetof(struct arguments, max_connections), "N",
                 "opened by the guest, and as many opened by the host (1024)"},
         {"buffer", 0, OPTION_SIZE, offsetof(struct arguments, buffer_bytes), "SIZE",
-                "what one connection may hold of the guest's bytes (256K)"},
+                "what one connection may hold of the guest's bytes (128K)"},
         {"ready-fd", 0, OPTION_U64, offsetof(struct arguments, ready_fd), "FD",
                 "gets a newline when both sockets listen, then is closed"},
         {"once", 0, OPTION_FLAG, offsetof(struct arguments, once), NULL, "end when the VMM disconnects"},
@@ -170,7 +170,7 @@ static void end_session(struct program *p)
         /* It may be due for this session still, and must not meet the next one. */
         event_del(&p->ended_event);
         session_free(s);
-        log_info("the VMM has disconnected");
+        log_debug("the VMM has disconnected");
         if (p->once)
                 event_base_loopbreak(p->base);
 }
@@ -198,7 +198,7 @@ static int begin_session(struct program *p, int fd)
 
         if (r < 0)
                 return log_oom();
-        log_info("a VMM has connected");
+        log_debug("a VMM has connected");
         return 0;
 }
 
@@ -360,7 +360,7 @@ int main(int argc, char **argv)
                 .ready_fd = NO_FD,
                 .mode = "0600",
                 .max_connections = 1024,
-                .buffer_bytes = 256 * 1024,
+                .buffer_bytes = 128 * 1024,
         };
         struct program p = {.arguments = &a, .vmm_fd = -1};
         char **rest;

@@ -47,6 +47,7 @@ static const int allowed[] = {
         SCMP_SYS(epoll_ctl),
         SCMP_SYS(epoll_wait),
         SCMP_SYS(epoll_pwait),
+        SCMP_SYS(epoll_pwait2),
         SCMP_SYS(clock_gettime),
         SCMP_SYS(gettimeofday),
         SCMP_SYS(rt_sigreturn),
@@ -61,8 +62,10 @@ static const int allowed[] = {
         SCMP_SYS(fstat),
         SCMP_SYS(newfstatat),
         SCMP_SYS(futex),
+        SCMP_SYS(getrandom),
         /* the end: the sockets' names, and abort() */
         SCMP_SYS(unlink),
+        SCMP_SYS(unlinkat),
         SCMP_SYS(getpid),
         SCMP_SYS(gettid),
         SCMP_SYS(tgkill),

@@ -407,17 +407,21 @@ def break_indirect(f):
 
 
 def break_rx(f):
-    f.packet(RW, 1, 2)
     f.offer(0, 0, 44, 2)
+    f.packet(RW, 1, 2)
 
 
 def test_a_broken_queue_stays_silent_until_set_up_anew():
     for breaking in (break_head, break_loop, break_address, break_length, break_index, break_indirect, break_rx):
         with Device() as d, Front(d) as f:
-            f.begin()
+            f.begin().offer_rx(1)
+            waiting = connect(d.path("v"))
+            waiting.sendall(b"CONNECT 1024\n")
+            assert f.heard()[0] == REQUEST
             breaking(f)
             os.eventfd_write(f.kicks[1], 1)
-            time.sleep(0.1)
+            assert waiting.recv(1) == b"", breaking
+            waiting.close()
             cpu = cpu_seconds(d.process.pid)
             time.sleep(0.2)
             assert d.alive() and cpu_seconds(d.process.pid) - cpu < 0.1, breaking

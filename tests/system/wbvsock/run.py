@@ -341,6 +341,26 @@ def test_stop_and_cont_keep_connections(vm):
         assert s.recv(6, socket.MSG_WAITALL) == b"during"
 
 
+def test_stop_and_cont_in_the_middle_of_transfers(vm):
+    data = random.Random(6).randbytes(20 * MEGA)
+    with vm.dial(7002) as down, vm.dial(7001) as up:
+        down.settimeout(60)
+        up.settimeout(60)
+        down.sendall(b"%d\n" % (30 * MEGA))
+        sender = threading.Thread(target=lambda: (up.sendall(data), up.shutdown(socket.SHUT_WR)))
+        sender.start()
+        got = down.recv(MEGA)
+        for _ in range(3):
+            vm.monitor.do("stop")
+            time.sleep(0.1)
+            vm.monitor.do("cont")
+            got += down.recv(MEGA)
+        got += read_all(down)
+        sender.join()
+        assert got == pattern(30 * MEGA)
+        assert read_all(up).decode().split() == [str(len(data)), text(checksum(data))]
+
+
 def test_reboot_ends_connections_and_comes_back(vm):
     with vm.dial(7000) as s:
         s.sendall(b"ping")
