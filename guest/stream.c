@@ -50,23 +50,46 @@ static void close_if_complete(struct output *o)
         output_close(o);
 }
 
-static void on_readable(evutil_socket_t fd, short events, void *userdata)
+/*
+ * One read, into as much of the ring as there is to put into it: a stream that only ends costs no memory. The bytes
+ * read, 0 at the end, or a negative errno.
+ */
+static ssize_t read_some(struct output *o)
 {
-        struct output *o = userdata;
         uint64_t left = goal(o) - o->replay.end;
-        uint8_t *to;
+        int waiting = 0;
+        uint8_t *to, byte;
         size_t n;
         ssize_t got;
 
-        (void)events;
-        if (replay_space(&o->replay, left < READ_BYTES ? (size_t)left : READ_BYTES, &to, &n) < 0)
-                return; /* the loop asks again */
-        got = read(fd, to, n);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
-                return;
+        if (ioctl(o->fd, FIONREAD, &waiting) < 0 || waiting <= 0) {
+                got = read(o->fd, &byte, 1); /* the end, most likely */
+                if (got > 0 && replay_space(&o->replay, 1, &to, &n) < 0)
+                        return -ENOMEM;
+                if (got > 0)
+                        *to = byte;
+        } else {
+                if (left > (uint64_t)waiting)
+                        left = (uint64_t)waiting;
+                if (replay_space(&o->replay, left < READ_BYTES ? (size_t)left : READ_BYTES, &to, &n) < 0)
+                        return -EAGAIN; /* no memory now: the loop asks again */
+                got = read(o->fd, to, n);
+        }
         if (got > 0)
                 replay_commit(&o->replay, (size_t)got);
-        else
+        return got < 0 ? -errno : got;
+}
+
+static void on_readable(evutil_socket_t fd, short events, void *userdata)
+{
+        struct output *o = userdata;
+        ssize_t got = read_some(o);
+
+        (void)fd;
+        (void)events;
+        if (got == -EAGAIN || got == -EINTR)
+                return;
+        if (got <= 0)
                 output_close(o); /* EIO: the terminal's other side is closed */
         close_if_complete(o);
         wait_or_not(o);

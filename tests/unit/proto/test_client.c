@@ -130,7 +130,8 @@ static void see_output(void *userdata, Wb__Stream stream, uint64_t offset, const
         struct seen *s = userdata;
         char *text = s->text[stream == WB__STREAM__STDERR];
 
-        strncat(text, (const char *)data, n < 60 - strlen(text) ? n : 0);
+        if (n && n < 60 - strlen(text))
+                strncat(text, (const char *)data, n);
         s->bytes += n;
         s->offset = offset;
         s->eofs += eof;
