@@ -167,10 +167,8 @@ static int run_secrets(struct activation *a, struct report *report)
 
 static int run_network(struct activation *a, struct report *report)
 {
-        if (!a->has_network) {
-                report_detail(report, "left alone");
-                return 0;
-        }
+        if (!a->has_network)
+                return network_resume(a->agent->network, report);
         return network_apply(a->agent->network, &a->network, report);
 }
 

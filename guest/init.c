@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -26,8 +27,13 @@
 #include "proto/base/io.h"
 #include "proto/base/log.h"
 
-#define MODULES_FILE     "/etc/wbagent/modules" /* one path a line, in the order to load; # begins a comment */
-#define TERM_GRACE_NS    (2 * NSEC_PER_SEC)     /* between SIGTERM and SIGKILL to what still runs */
+#define MODULES_FILE       "/etc/wbagent/modules" /* one path a line, in the order to load; # begins a comment */
+#define TERM_GRACE_NS      (2 * NSEC_PER_SEC)     /* between SIGTERM and SIGKILL to what still runs */
+/* ACPI 6.5, 5.2.6: the header of every table. The id is Firecracker's (src/acpi-tables). */
+#define ACPI_OEM_ID_OFFSET 10
+#define ACPI_OEM_ID_BYTES  6
+#define FIRECRACKER_OEM_ID "FIRECK"
+
 #define DEFAULT_HOSTNAME "guest"
 #define SYSTEMD_RUNS     "/run/systemd/system" /* sd_booted(3) */
 #define SIGRTMIN_KERNEL  34                    /* glibc's SIGRTMIN: systemd(1), SIGRTMIN+4 power-off, +5 reboot */
@@ -203,17 +209,20 @@ static void end_all_processes(void)
 }
 
 /*
- * A VMM that emulates ACPI or PSCI ends at a power-off. Firecracker on x86 has neither: the kernel halts the processor
- * and reboot(2) comes back or stands still, so there a reboot, which it takes for the end (reboot=k on its command
- * line), is the power-off.
+ * A VMM that emulates ACPI's S5 or PSCI ends at a power-off. Firecracker on x86 has neither, though since 1.8 it has
+ * ACPI tables: the kernel would halt the processor for ever, and no call comes back to try another. There a reboot,
+ * which it takes for the end, is the power-off.
  */
-static int power_off_would_hang(void)
+static bool power_off_would_hang(void)
 {
-        _cleanup_free_ char *text = NULL;
+        uint8_t fadt[ACPI_OEM_ID_OFFSET + ACPI_OEM_ID_BYTES];
+        _cleanup_close_ int fd = open("/sys/firmware/acpi/tables/FACP", O_RDONLY | O_CLOEXEC);
 
-        if (access("/sys/firmware/acpi/tables", F_OK) == 0 || access("/sys/firmware/devicetree/base/psci", F_OK) == 0)
-                return 0;
-        return io_read_file("/proc/cmdline", 64 * 1024, &text, NULL) == 0 && strstr(text, "reboot=k") != NULL;
+        if (access("/sys/firmware/devicetree/base/psci", F_OK) == 0)
+                return false;
+        if (fd < 0 || io_read_full(fd, fadt, sizeof(fadt)) < 0)
+                return true;
+        return memcmp(fadt + ACPI_OEM_ID_OFFSET, FIRECRACKER_OEM_ID, ACPI_OEM_ID_BYTES) == 0;
 }
 
 void init_finish(enum init_end end)

@@ -41,7 +41,7 @@ struct network {
         struct event *restart;
         int listeners[2]; /* 127.0.0.1 and ::1; -1 where there is none. They outlive a forwarder, so nobody is refused
                              while it restarts. */
-        bool egress;
+        bool egress;      /* what the last activation that spoke of the network asked for */
         unsigned backoff_ms;
         uint64_t spawned_ns;
 };
@@ -273,7 +273,6 @@ void network_stop(struct network *network)
         (void)evtimer_del(network->restart);
         child_kill(&network->forwarder);
         close_listeners(network);
-        network->egress = false;
 }
 
 void network_free(struct network *network)
@@ -307,7 +306,6 @@ int network_apply(struct network *network, const struct network_config *config, 
         char **env = NULL;
         int r;
 
-        network_stop(network);
         if (config->ca_n) {
                 r = write_bundle(config);
                 if (r < 0)
@@ -321,7 +319,16 @@ int network_apply(struct network *network, const struct network_config *config, 
                 return report_errno(report, r, "the proxy variables");
         network_free_env(network->agent->workload_env);
         network->agent->workload_env = env;
-        if (!config->egress) {
+        network->egress = config->egress;
+        return network_resume(network, report);
+}
+
+int network_resume(struct network *network, struct report *report)
+{
+        int r;
+
+        network_stop(network);
+        if (!network->egress) {
                 report_detail(report, "no way out");
                 return 0;
         }
@@ -333,7 +340,7 @@ int network_apply(struct network *network, const struct network_config *config, 
 
 const char *network_forwarder_state(const struct network *network)
 {
-        if (!network->egress)
-                return "stopped";
-        return child_is_running(&network->forwarder) ? "running" : "restarting";
+        if (child_is_running(&network->forwarder))
+                return "running";
+        return evtimer_pending(network->restart, NULL) ? "restarting" : "stopped";
 }

@@ -27,7 +27,7 @@ struct network_config {
 
 int network_new(struct agent *agent, struct network **ret);
 
-/* Stops the forwarder. Takes NULL. */
+/* Takes NULL. */
 void network_free(struct network *network);
 
 /*
@@ -36,7 +36,10 @@ void network_free(struct network *network);
  */
 int network_apply(struct network *network, const struct network_config *config, struct report *report);
 
-/* Ends all connections; the next network_apply() starts anew. */
+/* The same as the last time, anew. 0 or a negative errno, said in the report. */
+int network_resume(struct network *network, struct report *report);
+
+/* Ends all connections and whoever listens, until one of the above. */
 void network_stop(struct network *network);
 
 /* "running", "restarting", "stopped". */
