@@ -304,7 +304,7 @@ static void converse(struct vm_conversation *v)
                 fail(v, "cannot speak with the agent: %s", strerrordesc_np(-r));
 }
 
-static void on_dial_event(evutil_socket_t fd, short events, void *userdata);
+static void on_dial_event(evutil_socket_t fd, short happened, void *userdata);
 
 static int wait_for_dial(struct vm_conversation *v, short poll_events)
 {

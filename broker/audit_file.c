@@ -14,6 +14,7 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
 #include "proto/base/log.h"
+#include "proto/base/parse.h"
 
 #define FILE_NAME   "audit.log"
 #define SEQ_DIGITS  20
@@ -75,12 +76,22 @@ static int read_last_seq(int fd, uint64_t *ret_seq, uint64_t *ret_size)
         return 0;
 }
 
+/* "audit.log." and SEQ_DIGITS digits. */
+static bool parse_rotated_name(const char *name, uint64_t *ret)
+{
+        const char *digits = name + sizeof(FILE_NAME);
+
+        if (strncmp(name, FILE_NAME ".", sizeof(FILE_NAME)) != 0 || strlen(digits) != SEQ_DIGITS)
+                return false;
+        return parse_u64(digits, UINT64_MAX, ret) == 0;
+}
+
 /* The greatest SEQ among the files that were put aside. */
 static int find_rotated_seq(int dir_fd, uint64_t *ret)
 {
         int copy = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *dir = copy < 0 ? NULL : fdopendir(copy);
-        uint64_t most = 0;
+        uint64_t most = 0, seq;
 
         if (!dir) {
                 int r = -errno;
@@ -88,14 +99,9 @@ static int find_rotated_seq(int dir_fd, uint64_t *ret)
                 close_fd(copy);
                 return r;
         }
-        for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
-                uint64_t seq;
-                int end = 0;
-
-                if (sscanf(e->d_name, FILE_NAME ".%20" SCNu64 "%n", &seq, &end) == 1 && !e->d_name[end] &&
-                        strlen(e->d_name) == sizeof(FILE_NAME) + SEQ_DIGITS && seq > most)
+        for (struct dirent *e = readdir(dir); e; e = readdir(dir))
+                if (parse_rotated_name(e->d_name, &seq) && seq > most)
                         most = seq;
-        }
         (void)closedir(dir);
         *ret = most;
         return 0;

@@ -44,10 +44,10 @@ static size_t text_room(const char *text)
         return text ? strlen(text) * JSON_ESCAPE_FACTOR : 0;
 }
 
-size_t audit_record_room(const struct audit_record *r)
+size_t audit_record_room(const struct audit_record *record)
 {
-        return FIXED_BYTES + text_room(r->vm) + text_room(r->host) + text_room(r->address) + text_room(r->method) +
-               text_room(r->path) + text_room(r->detail);
+        return FIXED_BYTES + text_room(record->vm) + text_room(record->host) + text_room(record->address) +
+               text_room(record->method) + text_room(record->path) + text_room(record->detail);
 }
 
 static char *put(char *to, const char *text)
@@ -96,9 +96,10 @@ static char *put_digest(char *to, const char *key, const uint8_t *digest)
         return to;
 }
 
-size_t audit_record_body(const struct audit_record *r, char *const start)
+size_t audit_record_body(const struct audit_record *record, char *to)
 {
-        char *to = start;
+        const struct audit_record *r = record;
+        const char *start = to;
 
         to = put_text(to, "vm", r->vm);
         to = put_number_if(to, "gen", r->generation);

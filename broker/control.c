@@ -61,8 +61,10 @@ static void send_answer(struct control_request *p, json_t *answer)
                 p->ends = true;
 }
 
-void control_answer(struct control_request *p, json_t *answer)
+void control_answer(struct control_request *request, json_t *answer)
 {
+        struct control_request *p = request;
+
         p->busy = false;
         if (p->stream)
                 send_answer(p, answer);
@@ -73,11 +75,11 @@ void control_answer(struct control_request *p, json_t *answer)
                 bufferevent_trigger(p->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
-void control_want_reload(struct control_request *p)
+void control_want_reload(struct control_request *request)
 {
-        p->wants_reload = true;
-        if (monitor_tell(p->control->registry->monitor, IPC_WANT_RELOAD, 0) < 0)
-                control_answer(p, answer_error("the monitor does not listen"));
+        request->wants_reload = true;
+        if (monitor_tell(request->control->registry->monitor, IPC_WANT_RELOAD, 0) < 0)
+                control_answer(request, answer_error("the monitor does not listen"));
 }
 
 void control_reloaded(struct control *c, int result)

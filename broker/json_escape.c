@@ -30,7 +30,8 @@ static size_t put_unicode(char *to, uint32_t code)
 {
         static const char digits[] = "0123456789abcdef";
 
-        memcpy(to, "\\u", 2);
+        to[0] = '\\';
+        to[1] = 'u';
         for (int i = 0; i < 4; i++)
                 to[2 + i] = digits[code >> (12 - 4 * i) & 15];
         return 6;

@@ -195,8 +195,6 @@ static int allow_threads_and_memory(scmp_filter_ctx filter)
                 filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
 
         if (r == 0)
-                r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-        if (r == 0)
                 r = seccomp_rule_add(
                         filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
         if (r == 0)
@@ -205,16 +203,64 @@ static int allow_threads_and_memory(scmp_filter_ctx filter)
         return r;
 }
 
-/* Libraries ask for these on the side (NSS, locale) and hear that there is nothing; any other call ends the process. */
-static const char *const absent_calls[] = {
-        "open",
-        "access",
-        "faccessat",
-        "faccessat2",
-        "readlink",
-        "readlinkat",
-        "stat",
-        "lstat",
+/*
+ * What only somebody who has taken the process over would call: it ends. Any other call that is not allowed fails with
+ * ENOSYS, as on a kernel that does not have it, so that a newer C library finds its way.
+ */
+static const char *const fatal_calls[] = {
+        "execve",
+        "execveat",
+        "fork",
+        "vfork",
+        "ptrace",
+        "process_vm_readv",
+        "process_vm_writev",
+        "unshare",
+        "setns",
+        "mount",
+        "umount2",
+        "pivot_root",
+        "chroot",
+        "open_tree",
+        "move_mount",
+        "fsopen",
+        "init_module",
+        "finit_module",
+        "delete_module",
+        "kexec_load",
+        "bpf",
+        "perf_event_open",
+        "userfaultfd",
+        "io_uring_setup",
+        "keyctl",
+        "add_key",
+        "request_key",
+        "personality",
+        "setuid",
+        "setgid",
+        "setreuid",
+        "setregid",
+        "setresuid",
+        "setresgid",
+        "setgroups",
+        "capset",
+        "kill",
+        "tkill",
+        "pidfd_getfd",
+        "memfd_create",
+        "chmod",
+        "fchmod",
+        "fchmodat",
+        "chown",
+        "fchown",
+        "fchownat",
+        "lchown",
+        "link",
+        "linkat",
+        "symlink",
+        "symlinkat",
+        "mknod",
+        "mknodat",
 };
 
 static int add_calls(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t n)
@@ -240,8 +286,7 @@ static int fill_filter(scmp_filter_ctx filter)
         if (r == 0)
                 r = add_calls(filter, SCMP_ACT_ALLOW, allowed_calls, sizeof(allowed_calls) / sizeof(*allowed_calls));
         if (r == 0)
-                r = add_calls(
-                        filter, SCMP_ACT_ERRNO(ENOENT), absent_calls, sizeof(absent_calls) / sizeof(*absent_calls));
+                r = add_calls(filter, SCMP_ACT_KILL_PROCESS, fatal_calls, sizeof(fatal_calls) / sizeof(*fatal_calls));
         return r;
 }
 
@@ -250,7 +295,7 @@ static int restrict_calls(void)
         scmp_filter_ctx filter;
         int r;
 
-        filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
+        filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
         if (!filter)
                 return log_oom();
         r = fill_filter(filter);

@@ -25,7 +25,7 @@ egress_rules:
 """
 
 
-def until(what, seconds=5):
+def until(what, seconds=20):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = what()
@@ -99,7 +99,7 @@ class Case(unittest.TestCase):
 
     def stop(self, expect=0):
         self.process.send_signal(signal.SIGTERM)
-        self.assertEqual(self.process.wait(15), expect, self.log_text())
+        self.assertEqual(self.process.wait(30), expect, self.log_text())
 
     def reload(self):
         mark = len(self.log_text())
@@ -131,7 +131,7 @@ class Case(unittest.TestCase):
     def connect(self, vm, target="x.example.org:443"):
         """The status of a CONNECT, and the socket."""
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(10)
+        s.settimeout(20)
         s.connect("%s/vm/%s/1025" % (self.dir, vm))
         s.sendall(("CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (target, target)).encode())
         head = b""
@@ -240,7 +240,7 @@ class Life(Case):
         s.sendall(b"still there")
         self.assertEqual(s.recv(100), b"still there")
         s.close()
-        self.assertEqual(self.process.wait(5), 0, "it ends when the last connection does")
+        self.assertEqual(self.process.wait(20), 0, "it ends when the last connection does")
 
         self.start("--drain-s", "30")
         status, _, s = self.connect("a", "origin.example.org:80")
@@ -248,14 +248,14 @@ class Life(Case):
         self.process.send_signal(signal.SIGTERM)
         until(lambda: self.log_text().count("draining") == 2)
         self.process.send_signal(signal.SIGTERM)
-        self.assertEqual(self.process.wait(5), 0)
+        self.assertEqual(self.process.wait(20), 0)
         self.assertEqual(s.recv(100), b"")
         self.assert_gapless()
 
     def test_systemd_is_told(self):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         s.bind(self.dir + "/notify")
-        s.settimeout(5)
+        s.settimeout(20)
         self.config([self.vm("a")])
         os.environ["NOTIFY_SOCKET"] = self.dir + "/notify"
         try:
@@ -275,7 +275,7 @@ class Deaths(Case):
         self.config([self.vm("a")])
         self.start()
         os.kill(self.broker_pid(), signal.SIGKILL)
-        self.assertEqual(self.process.wait(5), 1)
+        self.assertEqual(self.process.wait(20), 1)
         self.assertIn("ended by signal 9", self.log_text())
         self.start()
         self.assertEqual(self.connect("a")[0], 403)
@@ -414,7 +414,7 @@ class Control(Case):
         self.start()
         for line in (b"\n", b"{}\n", b"[]\n", b"{\"op\":1}\n", b"{\"op\":\"vm_rm\"}\n", b"{\"op\":\"vm_add\",\"name\":1}\n", b"\xff\n", b"{" * 5000 + b"\n"):
             s = socket.socket(socket.AF_UNIX)
-            s.settimeout(5)
+            s.settimeout(20)
             s.connect(self.dir + "/run/control.sock")
             s.sendall(line)
             self.assertFalse(json.loads(s.recv(65536))["ok"], line)
@@ -438,7 +438,7 @@ class Control(Case):
         self.config([self.vm("a")])
         self.start()
         s = socket.socket(socket.AF_UNIX)
-        s.settimeout(5)
+        s.settimeout(20)
         s.connect(self.dir + "/run/control.sock")
         s.sendall(b'{"op":"vm_ls"}\n{"op":"stats"}\n{"op":"vm_rm","name":"no"}\n')
         lines = s.makefile().readline
