@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -59,15 +60,20 @@ static int open_socket(const union socket_address *a, int *ret_fd)
         return 0;
 }
 
-/* Removes a unix socket that nobody serves any more, so that its name can be bound. */
+/* Removes a unix socket that nobody serves any more, so that its name can be bound. Any other file stays. */
 static int clear_stale(const union socket_address *a)
 {
         _cleanup_close_ int fd = -1;
+        struct stat st;
         int r = open_socket(a, &fd);
 
         if (r < 0)
                 return r;
         if (connect(fd, &a->any, address_size(a)) == 0 || errno != ECONNREFUSED)
+                return -EADDRINUSE;
+        if (lstat(a->un.sun_path, &st) < 0)
+                return -errno;
+        if (!S_ISSOCK(st.st_mode))
                 return -EADDRINUSE;
         return unlink(a->un.sun_path) < 0 ? -errno : 0;
 }
