@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#define CHUNK_CLOSE_BYTES (sizeof(HTTP1_CHUNK_CLOSE) - 1)
+#define CHUNK_LAST_BYTES  (sizeof(HTTP1_CHUNK_LAST) - 1)
+
+static_assert(HTTP1_TRANSFER_ROOM_MIN > HTTP1_CHUNK_OPEN_MAX + CHUNK_CLOSE_BYTES + CHUNK_LAST_BYTES, "progress");
+
 /* Where in a chunked body the next byte stands. Other framings know DATA and END alone. */
 enum body_state {
         BODY_DATA,
@@ -196,30 +201,62 @@ size_t http1_chunk_open(uint64_t n, char ret_text[HTTP1_CHUNK_OPEN_MAX])
         return (size_t)length;
 }
 
-/* Moves k bytes of payload as one chunk or as they are. Bytes written. */
-static size_t move(const uint8_t *bytes, size_t k, bool chunked, uint8_t *to)
-{
-        size_t n = chunked ? http1_chunk_open(k, (char *)to) : 0;
+/* What is written, in the caller's room. */
+struct output {
+        uint8_t *to;
+        size_t room;
+        size_t used;
+        bool chunked;
+};
 
-        memcpy(to + n, bytes, k);
-        n += k;
-        if (chunked) {
-                memcpy(to + n, HTTP1_CHUNK_CLOSE, strlen(HTTP1_CHUNK_CLOSE));
-                n += strlen(HTTP1_CHUNK_CLOSE);
+static void put(struct output *out, const void *bytes, size_t n)
+{
+        memcpy(out->to + out->used, bytes, n);
+        out->used += n;
+}
+
+/* Moves as much payload of the n bytes as there is room for, as one chunk or as it is. How many. */
+static size_t move(struct http1_body *b, struct output *out, const uint8_t *bytes, size_t n)
+{
+        const size_t frame_bytes = out->chunked ? HTTP1_CHUNK_OPEN_MAX + CHUNK_CLOSE_BYTES : 0;
+        size_t space = out->room - out->used, k = n;
+        char open[HTTP1_CHUNK_OPEN_MAX];
+
+        if (space <= frame_bytes)
+                return 0;
+        if (k > space - frame_bytes)
+                k = space - frame_bytes;
+        if (k > http1_body_left(b))
+                k = (size_t)http1_body_left(b);
+        if (out->chunked)
+                put(out, open, http1_chunk_open(k, open));
+        put(out, bytes, k);
+        if (out->chunked)
+                put(out, HTTP1_CHUNK_CLOSE, CHUNK_CLOSE_BYTES);
+        http1_body_consume(b, k);
+        return k;
+}
+
+/* The end is told once its mark is in the output too. */
+static enum http1_body_event end(struct http1_body *b, struct output *out)
+{
+        if (out->chunked && !b->ended) {
+                if (out->room - out->used < CHUNK_LAST_BYTES)
+                        return HTTP1_BODY_DATA;
+                put(out, HTTP1_CHUNK_LAST, CHUNK_LAST_BYTES);
         }
-        return n;
+        b->ended = true;
+        return HTTP1_BODY_END;
 }
 
 enum http1_body_event http1_body_transfer(struct http1_body *b, const uint8_t *bytes, size_t n, size_t *ret_taken,
         bool chunked, uint8_t *ret_out, size_t room, size_t *ret_n)
 {
-        const size_t frame_bytes = chunked ? HTTP1_CHUNK_OPEN_MAX + strlen(HTTP1_CHUNK_CLOSE) : 0;
-        size_t taken = 0, written = 0;
+        struct output out = {.to = ret_out, .room = room, .chunked = chunked};
         enum http1_body_event event;
+        size_t taken = 0, step;
 
         for (;;) {
-                size_t step;
-
                 event = http1_body_scan(b, bytes + taken, n - taken, &step);
                 taken += step;
                 if (event != HTTP1_BODY_DATA)
@@ -228,29 +265,14 @@ enum http1_body_event http1_body_transfer(struct http1_body *b, const uint8_t *b
                         event = HTTP1_BODY_MORE;
                         break;
                 }
-
-                uint64_t left = http1_body_left(b);
-                size_t k = n - taken < left ? n - taken : (size_t)left;
-
-                if (room - written <= frame_bytes)
+                step = move(b, &out, bytes + taken, n - taken);
+                taken += step;
+                if (!step)
                         break;
-                if (k > room - written - frame_bytes)
-                        k = room - written - frame_bytes;
-                written += move(bytes + taken, k, chunked, ret_out + written);
-                taken += k;
-                http1_body_consume(b, k);
         }
-        /* The end is told once its mark is in the output too. */
-        if (event == HTTP1_BODY_END && chunked && !b->ended) {
-                if (room - written < strlen(HTTP1_CHUNK_LAST)) {
-                        event = HTTP1_BODY_DATA;
-                } else {
-                        memcpy(ret_out + written, HTTP1_CHUNK_LAST, strlen(HTTP1_CHUNK_LAST));
-                        written += strlen(HTTP1_CHUNK_LAST);
-                }
-        }
-        b->ended |= event == HTTP1_BODY_END;
+        if (event == HTTP1_BODY_END)
+                event = end(b, &out);
         *ret_taken = taken;
-        *ret_n = written;
+        *ret_n = out.used;
         return event;
 }
