@@ -159,10 +159,23 @@ static void answer_probe(struct vm_conversation *v, const Wb__ClockProbe *probe)
                 fail(v, "cannot answer the clock probe: %s", strerrordesc_np(-r));
 }
 
+/* What the step that failed said of it. */
+static const char *failure_detail(const struct vm_conversation *v, const char *name)
+{
+        json_t *step;
+        size_t i;
+
+        json_array_foreach (v->steps, i, step)
+                if (json_is_false(json_object_get(step, "ok")) &&
+                        strcmp(json_string_value(json_object_get(step, "name")), name) == 0)
+                        return json_string_value(json_object_get(step, "detail"));
+        return "";
+}
+
 static void take_done(struct vm_conversation *v, const Wb__ActivateDone *done)
 {
         if (!done->ok)
-                fail(v, "step %s", done->failed_step);
+                fail(v, "step %s: %s", done->failed_step, failure_detail(v, done->failed_step));
         else if (done->generation != v->generation)
                 fail(v, "the agent speaks of generation %llu, not %llu", (unsigned long long)done->generation,
                         (unsigned long long)v->generation);

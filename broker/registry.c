@@ -155,7 +155,7 @@ static void warn_of_declaration(struct vm_entry *e)
                 backend_name((enum backend)e->config.backend), isolation_tier_name(e->wall.tier));
 }
 
-/* Evidence first, then the verdict; a refusal is audited. */
+/* Evidence first, then the verdict. */
 static int prove(struct vm_entry *e, struct refusal *ret_refusal)
 {
         int r;
@@ -172,7 +172,6 @@ static int prove(struct vm_entry *e, struct refusal *ret_refusal)
         if (e->wall.reason != REASON_ALLOWED) {
                 ret_refusal->reason = e->wall.reason;
                 (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message), "%s", e->wall.message);
-                (void)registry_record(e, AUDIT_VM_ADD, e->wall.reason, e->wall.message);
                 return -EPERM;
         }
         warn_of_declaration(e);
@@ -261,6 +260,20 @@ static int record_added(struct vm_entry *e, struct refusal *ret_refusal)
         return -EPERM;
 }
 
+/* From the evidence to the open socket. */
+static int admit(struct vm_entry *e, struct refusal *ret_refusal)
+{
+        int r = prove(e, ret_refusal);
+
+        if (r == 0 && watch_process(e) < 0)
+                r = refuse_errno(ret_refusal, -ENOMEM, "VM");
+        if (r == 0)
+                r = open_egress(e, ret_refusal);
+        if (r == 0)
+                r = record_added(e, ret_refusal);
+        return r;
+}
+
 int registry_add(struct registry *registry, const struct config_vm *config, struct policy *policy, bool from_file,
         struct refusal *ret_refusal)
 {
@@ -273,18 +286,13 @@ int registry_add(struct registry *registry, const struct config_vm *config, stru
         if (!e)
                 return refuse_errno(ret_refusal, -ENOMEM, "VM");
         e->state = config->agent ? VM_CLOSED : VM_OPEN;
-        r = prove(e, ret_refusal);
-        if (r < 0)
+        r = admit(e, ret_refusal);
+        if (r < 0) {
+                enum reason reason = ret_refusal->reason == REASON_ALLOWED ? REASON_NOT_READY : ret_refusal->reason;
+
+                (void)registry_record(e, AUDIT_VM_ADD, reason, ret_refusal->message);
                 return r;
-        r = watch_process(e);
-        if (r < 0)
-                return refuse_errno(ret_refusal, r, "VM");
-        r = open_egress(e, ret_refusal);
-        if (r < 0)
-                return r;
-        r = record_added(e, ret_refusal);
-        if (r < 0)
-                return r;
+        }
         TAILQ_INSERT_TAIL(&registry->vms, e, link);
         registry->vms_n++;
         log_info("VM '%s' added: %s", config->name, e->wall.message);

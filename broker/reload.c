@@ -29,7 +29,7 @@ void reload_add_vms(struct loaded *l, struct registry *r)
         const struct config *c = l->setup->config;
 
         for (size_t i = 0; i < c->vms_n; i++) {
-                struct refusal refusal;
+                struct refusal refusal = {0};
 
                 if (registry_find(r, c->vms[i].name))
                         continue;
@@ -107,7 +107,7 @@ int reload_settings(struct loaded *l, struct registry *r)
 
 static void set_policy(struct registry *r, struct vm_entry *e, struct policy *policy)
 {
-        struct refusal refusal;
+        struct refusal refusal = {0};
 
         if (memcmp(e->policy->sha256, policy->sha256, sizeof(policy->sha256)) == 0)
                 return;

@@ -61,6 +61,7 @@ class Case(unittest.TestCase):
         self.write("service.yaml", SERVICE)
         os.makedirs(self.dir + "/vm/a")
         os.makedirs(self.dir + "/vm/b")
+        os.makedirs(self.dir + "/vm/c")
 
     def tearDown(self):
         for p in [self.process] + self.others:
@@ -304,7 +305,7 @@ class Deaths(Case):
         vmm.wait()
         until(lambda: self.names() == ["b"])
         self.assertFalse(os.path.exists(self.dir + "/vm/a/1025"))
-        self.assertTrue(any(r["event"] == "vm_rm" and r.get("vm") == "a" and "process" in r["detail"] for r in self.records()))
+        until(lambda: any(r["event"] == "vm_rm" and r.get("vm") == "a" and "process" in r["detail"] for r in self.records()))
         self.stop()
 
     @unittest.skipUnless(ROOT, "needs root")
@@ -401,13 +402,27 @@ class Control(Case):
         self.reload()
         r = self.control(op="vm_add", **dict(self.vm("a"), policy="isolation: hostile\nnetwork: none\n"))
         self.assertEqual((r["ok"], r["reason"]), (False, "isolation_too_weak"))
-        self.assertTrue(any(x["event"] == "vm_add" and x.get("reason") == "isolation_too_weak" and x["decision"] == "deny" for x in self.records()))
+        until(lambda: any(x["event"] == "vm_add" and x.get("reason") == "isolation_too_weak" and x["decision"] == "deny"
+                          for x in self.records()))
         r = self.control(op="vm_add", **dict(self.vm("a"), policy="network: nope\n", policy_file="p.yaml"))
         self.assertEqual((r["ok"], r["invalid"]), (False, True))
         self.assertRegex(r["error"], r"^p\.yaml:1:10: ")
         self.assertEqual(self.names(), [])
         self.assertFalse(os.path.exists(self.dir + "/vm/a/1025"))
         self.stop()
+
+    def test_a_vm_that_cannot_be_served_is_that_vms_error_alone(self):
+        self.config([self.vm("a", path=self.dir + "/vm/missing"), self.vm("b", pid=4194303), self.vm("c")])
+        self.start()
+        self.assertEqual(self.names(), ["c"])
+        self.assertIn("VM 'a' is not added", self.log_text())
+        self.assertIn("there is no process 4194303", self.log_text())
+        os.mkdir(self.dir + "/vm/missing")
+        self.reload()
+        self.assertEqual(self.names(), ["a", "c"])
+        self.stop()
+        refused = [r["vm"] for r in self.records() if r["event"] == "vm_add" and r["decision"] == "deny"]
+        self.assertEqual(refused, ["a", "b", "b"])
 
     def test_nonsense_is_answered(self):
         self.config([self.vm("a")])
@@ -486,15 +501,17 @@ class Control(Case):
         self.assertFalse(r["ok"])
         self.assertIn("closed the conversation", r["error"])
         self.assertEqual(self.connect("a", "origin.example.org:80")[0], 503)
-        self.assertTrue(any(x["event"] == "activate" and x["decision"] == "deny" for x in self.records()))
+        until(lambda: any(x["event"] == "activate" and x["decision"] == "deny" for x in self.records()))
         fake.close()
         self.stop()
 
-    @unittest.skipUnless(os.path.exists(BIN + "/wbagent"), "wbagent is not built")
+    @unittest.skipUnless(ROOT and os.path.exists(BIN + "/wbagent"), "needs root, and wbagent")
     def test_activation_opens_and_quiesce_closes(self):
         self.config([self.vm("a", policy="service.yaml", agent=True)], **self.origin())
         self.start()
-        agent = subprocess.Popen([BIN + "/wbagent", "--listen", "unix:" + self.dir + "/vm/a"], stderr=subprocess.DEVNULL)
+        # With a /run of its own: the host keeps its files.
+        agent = subprocess.Popen(["unshare", "-m", "sh", "-c", 'mount -t tmpfs wb-test /run && exec "$0" --listen "unix:$1"',
+                                  BIN + "/wbagent", self.dir + "/vm/a"], stderr=subprocess.DEVNULL)
         self.others.append(agent)
         first = self.control(op="vm_activate", name="a")
         self.assertTrue(first["ok"], first)
