@@ -26,13 +26,15 @@ struct greeting {
         struct event event;
 };
 
+LIST_HEAD(greeting_list, greeting);
+
 struct host {
         struct event_base *base;
         struct device *device;
         int fd;
         struct event accept_event;
         struct event resume_event; /* after a pause for lack of descriptors */
-        LIST_HEAD(, greeting) greetings;
+        struct greeting_list greetings;
         uint32_t n;
         uint32_t most;
 };
@@ -135,6 +137,7 @@ static void on_accept(evutil_socket_t fd, short what, void *arg)
 
         (void)what;
         for (int i = 0; i < ACCEPT_ROUND; i++) {
+                /* cppcheck-suppress nullPointer ; accept(2): no address is wanted */
                 int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
                 if (client >= 0) {

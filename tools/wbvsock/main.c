@@ -205,6 +205,7 @@ static int begin_session(struct program *p, int fd)
 static void on_vmm(evutil_socket_t fd, short what, void *arg)
 {
         struct program *p = arg;
+        /* cppcheck-suppress nullPointer ; accept(2): no address is wanted */
         _cleanup_close_ int vmm = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         (void)what;
