@@ -39,6 +39,7 @@ struct vm_conversation {
         struct event *dial_event;
         struct event *limit_event;
         struct client *client;
+        struct activation_secrets *secrets; /* until they are sent */
         json_t *steps;
         uint64_t generation; /* that this activation gives */
 };
@@ -53,6 +54,7 @@ static void conversation_free(struct vm_conversation *v)
         if (v->dialling)
                 transport_dial_done(&v->dial);
         client_free(v->client);
+        activation_secrets_free(v->secrets);
         json_decref(v->steps);
         free(v);
 }
@@ -277,10 +279,13 @@ static int send_activate(struct vm_conversation *v)
         activate.generation = v->generation;
         activate.set_clock = v->entry->config.transport != TRANSPORT_UNIX;
         activate.network = &network;
+        activation_secrets_fill(v->secrets, &activate);
         m.body_case = WB__TO_AGENT__BODY_ACTIVATE;
         m.activate = &activate;
         r = client_send(v->client, &m);
         explicit_bzero(seed, sizeof(seed));
+        activation_secrets_free(v->secrets);
+        v->secrets = NULL;
         return r;
 }
 
@@ -424,21 +429,25 @@ static struct vm_conversation *conversation_new(struct vm_entry *e, enum vm_wish
         return v;
 }
 
-void activation_start(struct vm_entry *e, enum vm_wish wish, struct control_request *request)
+void activation_start(
+        struct vm_entry *e, enum vm_wish wish, struct activation_secrets *secrets, struct control_request *request)
 {
         const char *fault = find_fault(e);
         struct vm_conversation *v;
         int r;
 
         if (fault) {
+                activation_secrets_free(secrets);
                 control_answer(request, answer_error("%s", fault));
                 return;
         }
         v = conversation_new(e, wish, request);
         if (!v) {
+                activation_secrets_free(secrets);
                 control_answer(request, answer_error("no memory"));
                 return;
         }
+        v->secrets = secrets;
         /* Closed before the guest is spoken to: what it does meanwhile goes nowhere. */
         r = registry_set_state(e, wish == VM_ACTIVATE ? VM_ACTIVATING : VM_QUIESCED, e->generation);
         if (r < 0)

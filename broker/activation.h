@@ -7,6 +7,7 @@
  * agent says that all went well. One at a time for a VM.
  */
 
+#include "broker/activation_secrets.h"
 #include "broker/control_op.h"
 #include "broker/registry.h"
 
@@ -15,5 +16,9 @@ enum vm_wish {
         VM_QUIESCE,
 };
 
-/* request is answered when it is over: with the steps and their evidence, or with what failed. */
-void activation_start(struct vm_entry *e, enum vm_wish wish, struct control_request *request);
+/*
+ * secrets go into an activation and are the activation's from here on; NULL: none. request is answered when it is over:
+ * with the steps and their evidence, or with what failed.
+ */
+void activation_start(
+        struct vm_entry *e, enum vm_wish wish, struct activation_secrets *secrets, struct control_request *request);

@@ -121,6 +121,7 @@ static void take_lines(struct control_request *p)
         line = evbuffer_readln(in, &n, EVBUFFER_EOL_LF);
         if (line) {
                 take_line(p, line, n);
+                explicit_bzero(line, n); /* it may hold secrets */
         } else if (evbuffer_get_length(in) >= CONTROL_LINE_MAX_BYTES) {
                 p->ends = true;
                 control_answer(p, answer_error("a request is at most %u bytes", CONTROL_LINE_MAX_BYTES));

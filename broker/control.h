@@ -13,7 +13,8 @@
  *   {"op":"vm_ls"}                                               -> "vms": [VM, ...]
  *   {"op":"vm_show","name":"demo"}                               -> "vm": VM with evidence
  *   {"op":"vm_policy","name":"demo","policy":"...","policy_file":"demo.yaml"}
- *   {"op":"vm_activate","name":"demo"}                           -> "generation", "steps": [{name, ok, detail,
+ *   {"op":"vm_activate","name":"demo","secrets":{"TOKEN":"base64"}}  secrets may be absent
+ *                                                -> "generation", "steps": [{name, ok, detail,
  * duration_ns, evidence}]
  *   {"op":"vm_quiesce","name":"demo"}
  *   {"op":"vm_revoke","name":"demo"}

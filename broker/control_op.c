@@ -231,16 +231,22 @@ static void revoke(struct registry *r, struct vm_entry *e, const json_t *body, s
 
 static void activate(struct registry *r, struct vm_entry *e, const json_t *body, struct control_request *request)
 {
+        struct activation_secrets *secrets = NULL;
+        const char *fault = "no memory";
+        int error = activation_secrets_take(json_object_get(body, "secrets"), &secrets, &fault);
+
         (void)r;
-        (void)body;
-        activation_start(e, VM_ACTIVATE, request);
+        if (error < 0)
+                control_answer(request, error == -EINVAL ? answer_invalid(fault) : answer_error("%s", fault));
+        else
+                activation_start(e, VM_ACTIVATE, secrets, request);
 }
 
 static void quiesce(struct registry *r, struct vm_entry *e, const json_t *body, struct control_request *request)
 {
         (void)r;
         (void)body;
-        activation_start(e, VM_QUIESCE, request);
+        activation_start(e, VM_QUIESCE, NULL, request);
 }
 
 static void reload(struct registry *r, struct vm_entry *none, const json_t *body, struct control_request *request)

@@ -74,6 +74,7 @@ static const char *const allowed_calls[] = {
         "munmap",
         "mremap",
         "madvise",
+        "mlock",
         "futex",
         "rseq",
         "set_robust_list",
