@@ -93,6 +93,7 @@ struct run {
         bool has_stdin;
         bool kvm;
         gid_t kvm_gid;
+        json_t *secrets;
 
         sigset_t signals_before;
         int signal_fd;
@@ -377,7 +378,7 @@ static int boot(struct run *run)
 
         if ((r = run_broker_add(run->control, &vm)) != 0 || (r = wait_for_agent(run)) != 0)
                 return r;
-        return run_broker_activate(run->control, run->files.name);
+        return run_broker_activate(run->control, run->files.name, run->secrets);
 }
 
 /* From here on signals are the command's: the session passes them on. */
@@ -468,11 +469,14 @@ static int run_with(const struct run_options *options, char **command, size_t co
         if (r == 0 && options->policy)
                 r = check_policy(options->policy);
         if (r == 0)
+                r = run_broker_read_secrets(&options->secrets, &run.secrets);
+        if (r == 0)
                 r = check_machine(&run);
         if (r == 0)
                 r = find_image(&run);
         if (r == 0)
                 r = run_vm(&run);
+        json_decref(run.secrets);
         image_close(&run.image);
         return r == RUN_E_SIGNAL ? die_of(&run) : r;
 }

@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include <jansson.h>
+
+#include "proto/base/options.h"
+
 /* Whether a broker listens there. */
 bool run_broker_listens(const char *control);
 
@@ -18,7 +22,10 @@ struct run_broker_vm {
 
 /* Each: 0, or an exit status with the reason on stderr. */
 int run_broker_add(const char *control, const struct run_broker_vm *vm);
-int run_broker_activate(const char *control, const char *name);
+int run_broker_activate(const char *control, const char *name, json_t *secrets);
+
+/* The files of --secret NAME=FILE, for an activation; json_decref() ends them. */
+int run_broker_read_secrets(const struct option_strings *given, json_t **ret);
 
 /* Never says anything: the VM may be gone already. */
 void run_broker_remove(const char *control, const char *name);

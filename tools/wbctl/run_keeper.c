@@ -213,10 +213,18 @@ static void start_program(struct keeping *k, enum keeper_slot slot)
 {
         const struct keeper_program *program = &k->plan->programs[slot];
         pid_t keeper_pid = getpid();
-        pid_t pid = fork();
+        int fds[2] = {-1, -1};
+        pid_t pid = pipe2(fds, O_CLOEXEC) < 0 ? -1 : fork();
+        char none;
 
         if (pid == 0)
                 become_program(k->plan, program, keeper_pid);
+        /* Told of only when it is the program: the broker looks at what runs there. exec() or the end closes the pipe.
+         */
+        close_fd(fds[1]);
+        while (pid > 0 && read(fds[0], &none, 1) < 0 && errno == EINTR)
+                ;
+        close_fd(fds[0]);
         k->programs[slot].pid = pid;
         if (pid < 0)
                 k->programs[slot] = (struct program_state){.ended = true, .status = KEEPER_STATUS_FAILED};
