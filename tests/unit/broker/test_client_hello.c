@@ -200,6 +200,57 @@ static void test_second_message_in_the_record_is_refused(void)
         CU_ASSERT_EQUAL(judge(longer, sizeof(longer), &h), CLIENT_HELLO_E_MALFORMED);
 }
 
+/* The hello with n more extensions of no content behind SNI, the first of type first, each of the next one's type. */
+static int judge_with_extensions(uint16_t first, uint16_t step, size_t n, struct client_hello *ret)
+{
+        uint8_t raw[HELLO_BYTES + 4 * 200];
+        size_t extra = 4 * n;
+
+        memcpy(raw, hello, HELLO_BYTES);
+        for (size_t i = 0; i < n; i++) {
+                uint16_t type = (uint16_t)(first + step * i);
+
+                memcpy(raw + HELLO_BYTES + 4 * i, (uint8_t[]){(uint8_t)(type >> 8), (uint8_t)type, 0, 0}, 4);
+        }
+        for (size_t i = 0; i < 3; i++) { /* of the record, the message, the extensions */
+                static const size_t lengths[] = {3, 7, 50};
+                uint8_t *length = raw + lengths[i];
+                size_t sum = ((size_t)length[0] << 8 | length[1]) + extra;
+
+                length[0] = (uint8_t)(sum >> 8);
+                length[1] = (uint8_t)sum;
+        }
+        return judge(raw, HELLO_BYTES + extra, ret);
+}
+
+static void test_extensions_are_counted(void)
+{
+        struct client_hello h;
+
+        CU_ASSERT_EQUAL(judge_with_extensions(1000, 1, 127, &h), 0);
+        CU_ASSERT_EQUAL(h.sni, CLIENT_HELLO_SNI_ONE);
+        CU_ASSERT_EQUAL(judge_with_extensions(1000, 1, 128, &h), CLIENT_HELLO_E_MALFORMED);
+}
+
+/* RFC 8446 4.2: whichever it is. */
+static void test_extension_twice_is_refused(void)
+{
+        struct client_hello h;
+
+        CU_ASSERT_EQUAL(judge_with_extensions(1000, 0, 2, &h), CLIENT_HELLO_E_MALFORMED);
+        CU_ASSERT_EQUAL(judge_with_extensions(0, 0, 1, &h), CLIENT_HELLO_E_MALFORMED); /* a second SNI, of no content */
+}
+
+static void test_ech_is_noted(void)
+{
+        struct client_hello h;
+
+        CU_ASSERT_EQUAL(judge_with_extensions(0xfe0d, 0, 1, &h), 0);
+        CU_ASSERT_TRUE(h.ech);
+        CU_ASSERT_EQUAL(judge_with_extensions(0xfe0c, 0, 1, &h), 0);
+        CU_ASSERT_FALSE(h.ech);
+}
+
 /* Whatever is wrong with the first bytes is told without waiting for more. */
 static void test_wrong_first_bytes_are_told_at_once(void)
 {
@@ -260,6 +311,9 @@ int main(void)
                 {"no changed length keeps the name", test_no_changed_length_keeps_the_name},
                 {"every truncation waits for more", test_every_truncation_waits},
                 {"a second message in the record is refused", test_second_message_in_the_record_is_refused},
+                {"extensions are counted", test_extensions_are_counted},
+                {"an extension twice is refused", test_extension_twice_is_refused},
+                {"ECH is noted", test_ech_is_noted},
                 {"wrong first bytes are told at once", test_wrong_first_bytes_are_told_at_once},
                 {"raw bytes are bounded", test_raw_bytes_are_bounded},
                 {"verdicts stay", test_verdicts_stay},
