@@ -15,10 +15,12 @@
 #include "proto/wire/limits.h"
 #include "proto/wire/transport.h"
 
-/* How long an agent may take to be there, and a whole conversation: the agent bounds each hook at 10 s by itself. */
+/* How long an agent may take to be there, to say what it is, to activate (it bounds each hook at 10 s), to quiesce. */
 #define DIAL_LIMIT_NS     (10 * NSEC_PER_SEC)
 #define DIAL_RETRY_MS     20
-#define CONVERSE_LIMIT_S  400
+#define INFO_LIMIT_S      10
+#define ACTIVATE_LIMIT_S  400
+#define QUIESCE_LIMIT_S   60
 #define STEPS_MAX         64u
 #define NETWORK_PORTS_MAX 256u
 
@@ -131,7 +133,7 @@ static void on_limit(evutil_socket_t fd, short events, void *userdata)
 {
         (void)fd;
         (void)events;
-        fail(userdata, "the agent did not finish within %d s", CONVERSE_LIMIT_S);
+        fail(userdata, "the agent did not finish in time");
 }
 
 /* ---- what the agent says */
@@ -309,6 +311,18 @@ static int send_opening(struct vm_conversation *v)
 
 /* ---- dialling */
 
+/* Each conversation has its own time. */
+static int limit_stage(struct vm_conversation *v)
+{
+        struct timeval limit = {.tv_sec = ACTIVATE_LIMIT_S};
+
+        if (v->stage == STAGE_INFO)
+                limit.tv_sec = INFO_LIMIT_S;
+        else if (v->wish == VM_QUIESCE)
+                limit.tv_sec = QUIESCE_LIMIT_S;
+        return event_add(v->limit_event, &limit) < 0 ? -ENOMEM : 0;
+}
+
 static void converse(struct vm_conversation *v)
 {
         static const struct client_handler handler = {.message = on_message, .closed = on_closed};
@@ -316,6 +330,8 @@ static void converse(struct vm_conversation *v)
 
         v->dialling = false;
         r = client_new(v->entry->registry->base, transport_dial_steal(&v->dial), &handler, v, &v->client);
+        if (r == 0)
+                r = limit_stage(v);
         if (r == 0)
                 r = send_opening(v);
         if (r < 0)
@@ -357,7 +373,9 @@ static void take_dial(struct vm_conversation *v, int r, short events)
                 r = wait_for_dial(v, events);
         else if (transport_error_heals(r) && clock_monotonic_ns() < v->dial_until_ns)
                 r = wait_to_retry(v);
-        if (r < 0)
+        if (r == -EACCES)
+                fail(v, "the broker's user may not connect to the agent's socket, and the socket's owner is root");
+        else if (r < 0)
                 fail(v, "the agent cannot be reached: %s", strerrordesc_np(-r));
 }
 
@@ -411,7 +429,6 @@ static const char *find_fault(const struct vm_entry *e)
 
 static struct vm_conversation *conversation_new(struct vm_entry *e, enum vm_wish wish, struct control_request *request)
 {
-        const struct timeval limit = {.tv_sec = CONVERSE_LIMIT_S};
         struct vm_conversation *v = calloc(1, sizeof(*v));
 
         if (!v)
@@ -421,7 +438,7 @@ static struct vm_conversation *conversation_new(struct vm_entry *e, enum vm_wish
         v->steps = json_array();
         v->dial_event = event_new(e->registry->base, -1, 0, on_dial_event, v);
         v->limit_event = event_new(e->registry->base, -1, 0, on_limit, v);
-        if (!v->steps || !v->dial_event || !v->limit_event || event_add(v->limit_event, &limit) < 0) {
+        if (!v->steps || !v->dial_event || !v->limit_event) {
                 conversation_free(v);
                 return NULL;
         }

@@ -88,9 +88,9 @@ class Case(unittest.TestCase):
 
     def start(self, *arguments):
         self.log = open(self.dir + "/log", "ab")
+        mark = len(self.log_text())
         self.process = subprocess.Popen([BIN + "/wbbroker", "--config", self.dir + "/c.yaml"] + list(arguments), stderr=self.log,
                                         stdin=subprocess.DEVNULL)
-        mark = len(self.log_text())
         until(lambda: "wbbroker: ready" in self.log_text()[mark:] or self.process.poll() is not None)
         self.assertIsNone(self.process.poll(), self.log_text())
 
@@ -523,6 +523,120 @@ class Control(Case):
         self.assertTrue(second["ok"], second)
         self.assertGreater(second["generation"], first["generation"])
         self.stop()
+
+
+    @unittest.skipUnless(ROOT, "needs root")
+    def test_an_agent_behind_a_vmm_of_another_user_is_reached(self):
+        """The broker's user may not connect; the monitor can, as the socket's owner, who must not be root."""
+        self.config([self.vm("a", policy="service.yaml", agent=True)], user="nobody", **self.origin())
+        self.start()
+        agent = socket.socket(socket.AF_UNIX)
+        agent.bind(self.dir + "/vm/a/1024")
+        agent.listen(4)
+        os.chmod(self.dir + "/vm/a/1024", 0o600)
+        self.assertIn("may not connect", self.control(op="vm_activate", name="a")["error"])
+        os.chown(self.dir + "/vm/a/1024", 12345, 12345)
+        threading.Thread(target=lambda: agent.accept()[0].close(), daemon=True).start()
+        self.assertIn("closed the conversation", self.control(op="vm_activate", name="a")["error"])
+        agent.close()
+        self.stop()
+
+    def test_a_hostile_agent_ends_its_own_activation_alone(self):
+        self.config([self.vm("a", policy="service.yaml", agent=True), self.vm("b")], **self.origin())
+        self.start()
+        agent = socket.socket(socket.AF_UNIX)
+        agent.bind(self.dir + "/vm/a/1024")
+        os.chmod(self.dir + "/vm/a/1024", 0o666)
+        agent.listen(4)
+        answers = [b"\xff\xff\xff\xff", b"\x00\x00\x00\x02\xff\xff", b"\x00\x00\x00\x00", b"\x00\x00\x00\x02\x12\x00", os.urandom(4096), b"HTTP/1.1 200 OK\r\n\r\n"]
+
+        def serve():
+            for answer in answers:
+                c, _ = agent.accept()
+                c.sendall(answer)
+                try:
+                    while c.recv(4096):
+                        pass
+                except OSError:
+                    pass
+                c.close()
+        threading.Thread(target=serve, daemon=True).start()
+        for answer in answers:
+            r = self.control(op="vm_activate", name="a")
+            self.assertFalse(r["ok"], answer)
+            self.assertEqual(self.connect("a", "origin.example.org:80")[0], 503)
+        self.assertEqual(self.connect("b")[0], 403)
+        agent.close()
+        self.stop()
+
+    def test_removal_ends_an_activation_under_way(self):
+        self.config([self.vm("a", agent=True)])
+        self.start()
+        agent = socket.socket(socket.AF_UNIX)
+        agent.bind(self.dir + "/vm/a/1024")
+        os.chmod(self.dir + "/vm/a/1024", 0o666)
+        agent.listen(4)
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(self.control(op="vm_activate", name="a")))
+        asking.start()
+        conversation, _ = agent.accept()
+        self.assertIn("under way", self.control(op="vm_activate", name="a")["error"])
+        self.assertTrue(self.control(op="vm_rm", name="a")["ok"])
+        asking.join(20)
+        self.assertFalse(answers[0]["ok"])
+        self.assertEqual(self.names(), [])
+        self.assertTrue(conversation.recv(100), "the question was asked")
+        conversation.close()
+        agent.close()
+        self.stop()
+
+
+class Wbctl(Case):
+    def wbctl(self, *arguments, code=0):
+        r = subprocess.run([BIN + "/wbctl"] + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           env=dict(os.environ, WB_SOCKET=self.dir + "/run/control.sock"), cwd=self.dir)
+        self.assertEqual(r.returncode, code, r.stdout + r.stderr)
+        return r.stdout, r.stderr
+
+    def test_vm(self):
+        self.config([self.vm("a")])
+        self.start()
+        out, _ = self.wbctl("vm", "ls")
+        self.assertEqual([line.split()[:4] for line in out.splitlines()], [["NAME", "STATE", "BACKEND", "TIER"], ["a", "open", "runc", "container"]])
+        self.wbctl("vm", "add", "b", "--backend", "qemu", "--transport", "unix", "--path", "vm/b", "--policy", "none.yaml", "--no-agent")
+        self.assertEqual(self.names(), ["a", "b"])
+        self.assertEqual(self.connect("b")[0], 403)
+        out, _ = self.wbctl("vm", "show", "--json", "b")
+        vm = json.loads(out)["vm"]
+        self.assertEqual((vm["path"], vm["tier"], vm["verified"]), (self.dir + "/vm/b", "microvm", False))
+        self.assertIn("isolation", self.wbctl("vm", "show", "a")[0])
+        self.write("bad.yaml", "network: nope\n")
+        self.assertEqual(self.wbctl("vm", "policy", "b", "bad.yaml", code=2)[1].split(": ")[0], "bad.yaml:1:10")
+        self.write("hostile.yaml", "isolation: hostile\nnetwork: none\n")
+        self.assertIn("isolation_too_weak", self.wbctl("vm", "policy", "a", "hostile.yaml", code=1)[1])
+        self.wbctl("vm", "policy", "b", "hostile.yaml")
+        self.wbctl("vm", "revoke", "b")
+        self.wbctl("vm", "rm", "b")
+        self.wbctl("vm", "rm", "b", code=1)
+        self.wbctl("vm", "rm", code=2)
+        self.wbctl("vm", "nope", code=2)
+        self.wbctl("vm", "add", "c", code=2)
+        self.wbctl("vm", "resume", "a", code=125)
+        self.stop()
+        self.assertIn("is wbbroker running", self.wbctl("vm", "ls", code=125)[1])
+
+    def test_audit_tail(self):
+        self.config([self.vm("a"), self.vm("b")])
+        self.start()
+        self.connect("a")
+        self.connect("b")
+        self.stop()
+        out, _ = self.wbctl("audit", "tail", "--dir", self.audit_dir, "--vm", "a")
+        rows = [line.split() for line in out.splitlines()]
+        self.assertEqual([r[1] for r in rows], ["VM", "a", "a", "a"])
+        self.assertIn(["a", "egress_deny", "deny", "network_none", "x.example.org:443"], [r[1:6] for r in rows])
+        self.wbctl("audit", "tail", "--dir", self.dir + "/nowhere", code=125)
+        self.wbctl("audit", "nope", code=2)
 
 
 class Log(Case):

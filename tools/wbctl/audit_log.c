@@ -164,19 +164,30 @@ static void hand_lines(const struct view *v, size_t from, audit_log_handler hand
         }
 }
 
-static int more_of_file(const char *dir, const char *name, struct audit_log_place *place, bool *reading,
-        audit_log_handler handler, void *userdata)
+/* Where in names the file stands that was read last; n - 1 if it is gone: what there is now is new then. */
+static int find_place(const char *dir, struct dirent **names, int n, const struct audit_log_place *place)
+{
+        for (int i = n - 1; i >= 0; i--) {
+                _cleanup_free_ char *path = NULL;
+                struct stat st;
+
+                if (asprintf(&path, "%s/%s", dir, names[i]->d_name) >= 0 && stat(path, &st) == 0 &&
+                        st.st_ino == place->inode)
+                        return i;
+        }
+        return n - 1;
+}
+
+static int read_more(
+        const char *dir, const char *name, struct audit_log_place *place, audit_log_handler handler, void *userdata)
 {
         struct view v = {0};
         int r = view_open(dir, name, &v);
 
         if (r < 0)
                 return r;
-        if (*reading || v.inode == place->inode) {
-                hand_lines(&v, *reading ? 0 : place->offset, handler, userdata);
-                *place = (struct audit_log_place){.inode = v.inode, .offset = v.n};
-                *reading = true;
-        }
+        hand_lines(&v, v.inode == place->inode ? place->offset : 0, handler, userdata);
+        *place = (struct audit_log_place){.inode = v.inode, .offset = v.n};
         view_close(&v);
         return 0;
 }
@@ -185,17 +196,11 @@ int audit_log_more(const char *dir, struct audit_log_place *place, audit_log_han
 {
         struct dirent **names = NULL;
         int n = scandir(dir, &names, is_log, compare), r = 0;
-        bool reading = false;
 
         if (n < 0)
                 return -errno;
-        for (int i = 0; i < n && r == 0; i++)
-                r = more_of_file(dir, names[i]->d_name, place, &reading, handler, userdata);
-        /* The file is gone: what there is now is new. */
-        if (r == 0 && !reading && n > 0) {
-                reading = true;
-                r = more_of_file(dir, names[n - 1]->d_name, place, &reading, handler, userdata);
-        }
+        for (int i = n > 0 ? find_place(dir, names, n, place) : 0; i < n && r == 0; i++)
+                r = read_more(dir, names[i]->d_name, place, handler, userdata);
         free_names(names, n);
         return r == -ENOENT ? 0 : r;
 }
