@@ -42,7 +42,7 @@ int exec_new(struct exec_table *t, struct exec **ret)
                 mark = (uint32_t)getpid();
         (void)snprintf(x->id, sizeof(x->id), "x%u-%08x", ++t->counter, mark);
         x->table = t;
-        x->watch = x->status_fd = x->input.fd = -1;
+        x->watch = x->status_fd = x->report_fd = x->input.fd = -1;
         for (int i = 0; i < EXEC_STREAMS; i++)
                 x->output[i] = (struct output){.fd = -1, .state = OUTPUT_CLOSED};
         LIST_INIT(&x->viewers);
@@ -59,6 +59,10 @@ void exec_free(struct exec *x)
                 (void)event_del(&x->status);
                 close_fd(x->status_fd);
         }
+        if (x->report_fd >= 0) {
+                (void)event_del(&x->report);
+                close_fd(x->report_fd);
+        }
         if (evtimer_initialized(&x->timer))
                 (void)evtimer_del(&x->timer);
         if (evtimer_initialized(&x->patience))
@@ -71,15 +75,20 @@ void exec_free(struct exec *x)
         free(x);
 }
 
+bool exec_is_held(const struct exec *x)
+{
+        return x->has_cgroup || x->keeper > 0;
+}
+
 bool exec_is_lingering(const struct exec *x)
 {
-        return x->state == EXEC_ENDED && x->has_cgroup;
+        return x->state == EXEC_ENDED && exec_is_held(x);
 }
 
 /* One that nobody looks at and of which nothing is left but its result. */
 static bool is_done(const struct exec *x)
 {
-        return x->state == EXEC_ENDED && !x->has_cgroup && LIST_EMPTY(&x->viewers);
+        return x->state == EXEC_ENDED && !exec_is_held(x) && LIST_EMPTY(&x->viewers);
 }
 
 void exec_keep(struct exec *x)
@@ -283,7 +292,7 @@ void exec_table_free(struct exec_table *t)
         if (!t)
                 return;
         while ((x = TAILQ_FIRST(&t->execs))) {
-                if (x->state != EXEC_ENDED || x->has_cgroup)
+                if (x->state != EXEC_ENDED || exec_is_held(x))
                         exec_end_all(x, EXEC_BY_KILL);
                 exec_free(x);
         }
@@ -317,10 +326,15 @@ bool exec_table_reaped(struct exec_table *t, pid_t pid, int wait_status, const s
 {
         struct exec *x;
 
-        TAILQ_FOREACH (x, &t->execs, entry)
+        TAILQ_FOREACH (x, &t->execs, entry) {
+                if (x->keeper == pid) {
+                        exec_keeper_ended(x, wait_status, usage);
+                        return true;
+                }
                 if (x->pid == pid && x->state < EXEC_DRAINING) {
                         exec_leader_ended(x, wait_status, usage);
                         return true;
                 }
+        }
         return false;
 }

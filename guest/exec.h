@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Execs: commands that the host runs in the guest, from request to result. exec_table owns all of them; each has a cgroup of its own, its
- * streams, and a result that is kept until it is taken or pushed out by EXEC_KEPT_MAX newer ones.
+ * Execs: commands that the host runs in the guest, from request to result. exec_table owns all of them; each has a
+ * cgroup of its own, its streams, and a result that is kept until it is taken or pushed out by EXEC_KEPT_MAX newer
+ * ones.
  */
 
 #include <stdbool.h>
@@ -14,9 +15,10 @@
 
 struct exec_table;
 
-#define EXEC_KEPT_MAX 64        /* ended execs whose status is kept (cases/README-exec.md) */
+#define EXEC_KEPT_MAX 64 /* ended execs whose status is kept (cases/README-exec.md) */
 
-/* Called by control.c for the opening message of a conversation; the exec takes the conversation over (control_set_handler). */
+/* Called by control.c for the opening message of a conversation; the exec takes the conversation over
+ * (control_set_handler). */
 void exec_open_start(struct exec_table *t, struct control *c, const Wb__ExecStart *m);
 void exec_open_attach(struct exec_table *t, struct control *c, const Wb__ExecAttach *m);
 void exec_open_kill(struct exec_table *t, struct control *c, const Wb__ExecKill *m);
@@ -24,12 +26,14 @@ void exec_open_list(struct exec_table *t, struct control *c);
 
 /* base is the agent's loop. The table reaps its own children; a PID 1 reaps the rest (guest/init). */
 int exec_table_new(struct agent *agent, struct exec_table **ret);
-void exec_table_free(struct exec_table *t);     /* kills all */
+void exec_table_free(struct exec_table *t); /* kills all */
 
-/* Workloads as a whole, for activation and quiesce: the parent cgroup's freezer. 0, -EOPNOTSUPP without cgroups, or a negative errno. */
+/* Workloads as a whole, for activation and quiesce: the parent cgroup's freezer. 0, -EOPNOTSUPP without cgroups, or a
+ * negative errno. */
 int exec_table_freeze(struct exec_table *t);
 int exec_table_thaw(struct exec_table *t);
 unsigned exec_table_running(const struct exec_table *t);
 
-/* An ended child that is not the agent's own otherwise: called by the SIGCHLD handler with what waitid() said. True if it was an exec's leader. */
+/* An ended child that is not the agent's own otherwise: called by the SIGCHLD handler with what waitid() said. True if
+ * it was an exec's leader. */
 bool exec_table_reaped(struct exec_table *t, pid_t pid, int wait_status, const struct rusage *usage);

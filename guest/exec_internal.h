@@ -60,8 +60,11 @@ struct exec {
         bool detached;
         bool terminal;
         bool has_cgroup;
-        int watch; /* of the cgroup, while it lingers; -1 */
-        pid_t pid;
+        int watch;     /* of the cgroup, while it lingers; -1 */
+        pid_t pid;     /* the command's; 0 while a keeper has not told it */
+        pid_t keeper;  /* where there are no cgroups; 0: none, or nobody is left of the exec */
+        int report_fd; /* the keeper's; -1 */
+        struct event report;
         uint64_t timeout_ms;
         uint64_t memory_limit_bytes;
 
@@ -106,6 +109,7 @@ struct exec_table {
 struct exec *exec_find(struct exec_table *t, const char *id);
 int exec_new(struct exec_table *t, struct exec **ret);
 void exec_free(struct exec *x);
+bool exec_is_held(const struct exec *x); /* processes of it may be there */
 bool exec_is_lingering(const struct exec *x);
 void exec_keep(struct exec *x); /* x has ended: pushes out those that ended long ago */
 
@@ -117,6 +121,7 @@ void exec_begin(struct exec *x);                          /* the process is ther
 void exec_signal(struct exec *x, int signal);             /* to the command's process group */
 void exec_end_all(struct exec *x, enum exec_cause cause); /* SIGKILL to the whole tree */
 void exec_leader_ended(struct exec *x, int wait_status, const struct rusage *usage); /* may free x */
+void exec_keeper_ended(struct exec *x, int wait_status, const struct rusage *usage); /* may free x */
 void exec_sweep(struct exec *x); /* removes the cgroup if it is empty, else watches it */
 void exec_fill_result(const struct exec *x, Wb__ExecResult *result, char *detail, size_t detail_room);
 int exec_status(const struct exec *x);

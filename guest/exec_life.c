@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "guest/exec_internal.h"
+#include "guest/keeper.h"
 #include "guest/names.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -84,8 +85,10 @@ static void kill_all(struct exec *x)
                 if (r < 0)
                         log_errno(r, "exec %s: cannot kill its cgroup", x->id);
         }
-        /* Not in its cgroup yet, or there is none. The pid is the leader's as long as nobody has waited for it. */
-        if (x->state < EXEC_DRAINING && x->pid > 0) {
+        if (x->keeper > 0)
+                (void)kill(x->keeper, KEEPER_KILL);
+        /* Not in its cgroup yet. The pid is the leader's as long as nobody has waited for it. */
+        else if (x->state < EXEC_DRAINING && x->pid > 0) {
                 (void)kill(-x->pid, SIGKILL);
                 (void)kill(x->pid, SIGKILL);
         }
@@ -142,6 +145,25 @@ int exec_open_streams(struct exec *x, const int out_fds[EXEC_STREAMS], int in_fd
 
 /* ---- the start */
 
+/*
+ * What the keeper has told: the pid, then the end. True when that is there; *ret_end is it.
+ */
+static bool read_report(struct exec *x, struct keeper_report *ret_end)
+{
+        struct keeper_report r;
+
+        while (x->report_fd >= 0 && read(x->report_fd, &r, sizeof(r)) == (ssize_t)sizeof(r)) {
+                x->pid = r.pid;
+                if (!r.ended && !ret_end)
+                        return false;
+                if (r.ended && ret_end) {
+                        *ret_end = r;
+                        return true;
+                }
+        }
+        return false;
+}
+
 /* Whether the command was executed: true if that is known now. */
 static bool read_status(struct exec *x)
 {
@@ -159,6 +181,8 @@ static bool read_status(struct exec *x)
         }
         (void)event_del(&x->status);
         x->status_fd = close_fd(x->status_fd);
+        if (!x->pid)
+                (void)read_report(x, NULL); /* written before: the pid */
         return true;
 }
 
@@ -180,6 +204,17 @@ static void on_status(evutil_socket_t fd, short events, void *userdata)
         (void)events;
         if (read_status(x) && !x->failed)
                 run(x); /* a child that failed is about to be reaped, and that tells */
+}
+
+static void on_report(evutil_socket_t fd, short events, void *userdata)
+{
+        struct exec *x = userdata;
+        struct keeper_report end;
+
+        (void)fd;
+        (void)events;
+        if (read_report(x, &end))
+                exec_leader_ended(x, end.wait_status, &end.usage);
 }
 
 static void on_timer(evutil_socket_t fd, short events, void *userdata)
@@ -204,6 +239,10 @@ void exec_begin(struct exec *x)
         (void)evtimer_assign(&x->timer, base, on_timer, x);
         (void)event_assign(&x->status, base, x->status_fd, EV_READ | EV_PERSIST, on_status, x);
         (void)event_add(&x->status, NULL);
+        if (x->report_fd < 0)
+                return;
+        (void)event_assign(&x->report, base, x->report_fd, EV_READ | EV_PERSIST, on_report, x);
+        (void)event_add(&x->report, NULL);
 }
 
 /* ---- why nothing was started */
@@ -266,12 +305,33 @@ static void refuse(struct exec *x)
 
 /* ---- from outside */
 
+/* Nobody is left of the exec. A keeper that was killed itself has not told the command's end: then its own stands for
+ * it. */
+void exec_keeper_ended(struct exec *x, int wait_status, const struct rusage *usage)
+{
+        struct keeper_report end = {.wait_status = wait_status, .usage = *usage};
+
+        x->keeper = 0;
+        if (x->state >= EXEC_DRAINING)
+                return;
+        (void)read_report(x, &end);
+        exec_leader_ended(x, end.wait_status, &end.usage);
+}
+
+static void close_report(struct exec *x)
+{
+        if (x->report_fd < 0)
+                return;
+        (void)event_del(&x->report);
+        x->report_fd = close_fd(x->report_fd);
+}
+
 void exec_leader_ended(struct exec *x, int wait_status, const struct rusage *usage)
 {
         (void)read_status(x);
+        close_report(x);
         if (x->failed) {
                 refuse(x);
-                x->pid = 0;
                 exec_sweep(x);
                 exec_free(x);
                 return;
@@ -355,6 +415,7 @@ void exec_fill_result(const struct exec *x, Wb__ExecResult *result, char *detail
         result->id = (char *)(uintptr_t)x->id;
         result->reason = (char *)(uintptr_t)exec_reason(x);
         result->detail = detail;
+        result->tree = (char *)(uintptr_t)(x->table->cgroups ? "cgroup" : "subreaper");
         result->exit_code = exec_status(x);
         result->signal = WIFSIGNALED(x->wait_status) ? (uint32_t)WTERMSIG(x->wait_status) : 0;
         result->core_dumped = WIFSIGNALED(x->wait_status) && WCOREDUMP(x->wait_status);

@@ -51,6 +51,7 @@ struct start {
         int child[3];          /* the command's ends */
         int out[EXEC_STREAMS]; /* ours */
         int in;
+        int report; /* the keeper's end */
         struct spawn spec;
 };
 
@@ -67,7 +68,8 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct start *s, const c
 
 static void start_init(struct start *s, struct exec_table *t, const Wb__ExecStart *m)
 {
-        *s = (struct start){.table = t, .m = m, .cgroup_fd = -1, .child = {-1, -1, -1}, .out = {-1, -1}, .in = -1};
+        *s = (struct start){
+                .table = t, .m = m, .cgroup_fd = -1, .child = {-1, -1, -1}, .out = {-1, -1}, .in = -1, .report = -1};
 }
 
 static void start_done(struct start *s)
@@ -85,6 +87,7 @@ static void start_done(struct start *s)
         close_fd(s->out[EXEC_STDOUT]);
         close_fd(s->out[EXEC_STDERR]);
         close_fd(s->in);
+        close_fd(s->report);
 }
 
 /* ---- what the command is, and whose */
@@ -363,6 +366,20 @@ static int make_streams(struct start *s)
         return s->child[0] < 0 ? -errno : 0;
 }
 
+/* Without cgroups a keeper holds the exec's processes together, and reports. */
+static int make_report(struct start *s)
+{
+        int ends[2];
+
+        if (s->table->cgroups)
+                return 0;
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return -errno;
+        s->exec->report_fd = ends[0];
+        s->report = ends[1];
+        return io_set_nonblock(ends[0]);
+}
+
 /* ---- the exec */
 
 /* What ps and messages show of argv. */
@@ -419,7 +436,7 @@ static int make_exec(struct start *s)
 static int prepare(struct start *s)
 {
         int (*const steps[])(struct start *) = {take_argv, take_user, take_cwd, add_defaults, take_env, take_secrets,
-                finish_env, take_rlimits, take_caps, make_exec, take_cgroup, make_streams};
+                finish_env, take_rlimits, take_caps, make_exec, take_cgroup, make_streams, make_report};
 
         for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
                 int r = steps[i](s);
@@ -453,11 +470,12 @@ static int start_process(struct start *s)
         spec->rlimits_n = s->rlimits_n;
         spec->no_new_privs = s->m->no_new_privs;
         spec->cgroup_fd = s->cgroup_fd;
+        spec->report_fd = s->report;
         r = exec_open_streams(x, s->out, s->in);
         if (r < 0)
                 return r;
         s->out[EXEC_STDOUT] = s->out[EXEC_STDERR] = s->in = -1;
-        return spawn(spec, &x->pid, &x->status_fd);
+        return spawn(spec, s->report < 0 ? &x->pid : &x->keeper, &x->status_fd);
 }
 
 /* The command is on its way; what becomes of it is told to whoever looks. */

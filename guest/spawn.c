@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "guest/keeper.h"
 #include "proto/base/cleanup.h"
 
 /*
@@ -57,6 +58,8 @@ int spawn(const struct spawn *spec, pid_t *ret_pid, int *ret_status_fd)
 
                 if (joined)
                         child.cgroup_fd = -1;
+                if (spec->report_fd >= 0)
+                        keeper_run(&child, status[1]);
                 spawn_child(&child, status[1]);
         }
         error = errno;

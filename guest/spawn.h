@@ -51,6 +51,8 @@ struct spawn {
         bool caps_set;
         uint64_t caps; /* bit n: capability n of linux/capability.h */
         int cgroup_fd; /* -1: none */
+        int report_fd; /* not -1: a keeper stands between, and reports there (guest/keeper.h); the pid is the keeper's
+                        */
 };
 
 /* Where the child failed. */

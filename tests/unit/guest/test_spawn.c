@@ -39,6 +39,7 @@ static void prepare(struct run *r, char *const *argv)
                 .stdio = {open("/dev/null", O_RDONLY | O_CLOEXEC), r->out[1], r->out[1]},
                 .umask = 022,
                 .cgroup_fd = -1,
+                .report_fd = -1,
         };
 }
 
