@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 
 #include "guest/forwarder_sandbox.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
 #include "proto/wire/transport.h"
@@ -27,6 +29,7 @@
 #define CONNECTIONS_MAX  512           /* Firecracker allows a guest 1,023; the rest wait in the backlog */
 #define BUFFER_BYTES     (32u * 1024u) /* each direction; a connection in use costs twice that */
 #define CONNECT_LIMIT_S  10
+#define REDIAL_MS        10
 #define ACCEPTS_PER_TURN 16
 
 struct forwarder;
@@ -47,6 +50,7 @@ struct pair {
         struct forwarder *forwarder;
         struct end inner, outer; /* the workload's, the host's */
         bool connected;
+        uint64_t connect_deadline_ns;
 };
 
 struct forwarder {
@@ -108,8 +112,15 @@ static void rewait(struct pair *p)
         }
 }
 
-/* Writes what e holds to the other end, and passes e's end of stream on behind it. 0 or a negative errno. */
-static int drain(struct end *e)
+/* Nothing of e can reach the other end any more. The other direction goes on: an answer may be on its way in it. */
+static void give_up(struct end *e)
+{
+        e->from = e->to = 0;
+        e->eof = e->shut = true;
+}
+
+/* Writes what e holds to the other end, and passes e's end of stream on behind it. */
+static void drain(struct end *e)
 {
         struct end *o = other(e);
 
@@ -118,37 +129,49 @@ static int drain(struct end *e)
 
                 if (put < 0 && errno == EINTR)
                         continue;
-                if (put < 0)
-                        return errno == EAGAIN ? 0 : -errno;
+                if (put < 0 && errno == EAGAIN)
+                        return;
+                if (put < 0) {
+                        give_up(e);
+                        return;
+                }
                 e->from += (size_t)put;
         }
         e->from = e->to = 0;
         if (e->eof && !e->shut) {
                 e->shut = true;
-                if (shutdown(o->fd, SHUT_WR) < 0)
-                        return -errno;
+                (void)shutdown(o->fd, SHUT_WR); /* fails where o is gone: then there is nobody to tell */
         }
-        return 0;
 }
 
-/* One buffer's worth from e to the other end. */
+/* Whoever is at e's other side has closed it for both directions, so that nothing can be written there any more. */
+static bool is_gone(const struct end *e)
+{
+        struct pollfd p = {.fd = e->fd};
+
+        return poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR));
+}
+
+/* One buffer's worth from e to the other end. 0, or a negative errno: e's connection broke. */
 static int move(struct end *e)
 {
         ssize_t got = recv(e->fd, e->bytes, sizeof(e->bytes), 0);
 
         if (got < 0)
                 return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-        if (got == 0)
+        if (got == 0) {
                 e->eof = true;
+                if (is_gone(e))
+                        give_up(other(e)); /* which must not hold the pair's place for nobody */
+        }
         e->to = (size_t)got;
-        return drain(e);
+        drain(e);
+        return 0;
 }
 
-static void went(struct pair *p, int r)
+static void went(struct pair *p)
 {
-        if (r < 0)
-                close_pair(p, true);
-        else if (p->inner.shut && p->outer.shut)
+        if (p->inner.shut && p->outer.shut)
                 close_pair(p, false);
         else
                 rewait(p);
@@ -160,7 +183,10 @@ static void on_readable(evutil_socket_t fd, short events, void *userdata)
 
         (void)fd;
         (void)events;
-        went(e->pair, move(e));
+        if (move(e) < 0)
+                close_pair(e->pair, true);
+        else
+                went(e->pair);
 }
 
 static void on_writable(evutil_socket_t fd, short events, void *userdata)
@@ -169,7 +195,8 @@ static void on_writable(evutil_socket_t fd, short events, void *userdata)
 
         (void)fd;
         (void)events;
-        went(e->pair, drain(other(e)));
+        drain(other(e));
+        went(e->pair);
 }
 
 /* The host's end is connected, or will not be. */
@@ -195,38 +222,69 @@ static void init_end(struct pair *p, struct end *e, int fd)
 
         e->pair = p;
         e->fd = fd;
+        e->from = e->to = 0;
+        e->eof = e->shut = false;
         (void)event_assign(&e->readable, base, fd, EV_READ | EV_PERSIST, on_readable, e);
         (void)event_assign(&e->writable, base, fd, EV_WRITE | EV_PERSIST, on_writable, e);
+}
+
+static void on_redial(evutil_socket_t fd, short events, void *userdata);
+
+/*
+ * Begins to connect to the host. A unix listener whose backlog is full says so at once, where others would have us
+ * wait: then it is tried again until the time for connecting is up. 0 or a negative errno.
+ */
+static int dial(struct pair *p)
+{
+        struct forwarder *f = p->forwarder;
+        struct end *e = &p->outer;
+        int fd, r = transport_dial_host(&f->transport, WB_PORT_EGRESS, &fd);
+
+        if (r == -EAGAIN && clock_monotonic_ns() < p->connect_deadline_ns) {
+                (void)evtimer_assign(&e->writable, f->base, on_redial, p);
+                (void)evtimer_add(&e->writable, &(struct timeval){.tv_usec = REDIAL_MS * 1000});
+                return 0;
+        }
+        if (r < 0)
+                return r;
+        init_end(p, e, fd);
+        (void)event_assign(&e->writable, f->base, fd, EV_WRITE, on_connected, e);
+        (void)event_add(&e->writable, &(struct timeval){.tv_sec = CONNECT_LIMIT_S});
+        return 0;
+}
+
+static void on_redial(evutil_socket_t fd, short events, void *userdata)
+{
+        struct pair *p = userdata;
+
+        (void)fd;
+        (void)events;
+        if (dial(p) < 0)
+                close_pair(p, true);
 }
 
 /* The connection of a workload at fd, which is taken over; 0 or a negative errno. */
 static int open_pair(struct forwarder *f, int fd)
 {
-        _cleanup_close_ int inner = fd, outer = -1;
-        struct pair *p;
-        int r = transport_dial_host(&f->transport, WB_PORT_EGRESS, &outer);
-
-        if (r < 0)
-                return r;
         /* Not cleared: the buffers' pages come as they are used. */
-        p = malloc(sizeof(*p));
-        if (!p)
+        struct pair *p = malloc(sizeof(*p));
+        int r;
+
+        if (!p) {
+                (void)close_fd(fd);
                 return -ENOMEM;
+        }
         p->forwarder = f;
         p->connected = false;
-        for (size_t i = 0; i < 2; i++) {
-                struct end *e = i ? &p->outer : &p->inner;
-
-                e->from = e->to = 0;
-                e->eof = e->shut = false;
-        }
-        init_end(p, &p->inner, steal_fd(&inner));
-        init_end(p, &p->outer, steal_fd(&outer));
-        (void)event_assign(&p->outer.writable, f->base, p->outer.fd, EV_WRITE, on_connected, &p->outer);
-        (void)event_add(&p->outer.writable, &(struct timeval){.tv_sec = CONNECT_LIMIT_S});
+        p->connect_deadline_ns = clock_monotonic_ns() + CONNECT_LIMIT_S * NSEC_PER_SEC;
+        init_end(p, &p->inner, fd);
+        init_end(p, &p->outer, -1);
         if (++f->connections == CONNECTIONS_MAX)
                 watch_listeners(f, false);
-        return 0;
+        r = dial(p);
+        if (r < 0)
+                close_pair(p, true);
+        return r;
 }
 
 static void on_acceptable(evutil_socket_t fd, short events, void *userdata)
