@@ -161,6 +161,8 @@ static void dial_or_give_up(struct stream *s)
         } else if (r == -EAGAIN && ++s->dials < DIAL_TRIES) {
                 arm(s, DIAL_RETRY_MS);
         } else {
+                if (r == -EAGAIN)
+                        streams_complain(s->owner, r, "a listener of the host does not accept");
                 connection_close(&s->connection);
         }
 }

@@ -238,20 +238,29 @@ static void command_many(int out, unsigned port, uint64_t n)
         dprintf(out, "%u %u\n", right, refused);
 }
 
-/* n times a connect and a close: the microseconds of all. */
+/* n times a connect and a close: "GOOD MICROSECONDS LONGEST ERRNO", the longest one's microseconds, the last one's
+ * error. */
 static void command_churn(int out, unsigned port, uint64_t n)
 {
-        uint64_t start = now_us(), good = 0;
+        uint64_t start = now_us(), good = 0, longest = 0;
+        int error = 0;
 
         for (uint64_t i = 0; i < n; i++) {
+                uint64_t before = now_us();
                 int fd = dial(port);
+                uint64_t took = now_us() - before;
 
+                if (took > longest)
+                        longest = took;
                 if (fd >= 0) {
                         good++;
                         close(fd);
+                } else {
+                        error = -fd;
                 }
         }
-        dprintf(out, "%llu %llu\n", (unsigned long long)good, (unsigned long long)(now_us() - start));
+        dprintf(out, "%llu %llu %llu %d\n", (unsigned long long)good, (unsigned long long)(now_us() - start),
+                (unsigned long long)longest, error);
 }
 
 /* Keeps one connection to the host's port open, says so, and then how it ended: "END ERRNO". */

@@ -222,7 +222,7 @@ class Machine:
     def listen(self, port):
         s = socket.socket(socket.AF_UNIX)
         s.bind(self.path(f"v_{port}"))
-        s.listen(128)
+        s.listen(4096)          # so that no test measures how fast Python accepts
         s.settimeout(60)
         self.stack.callback(s.close)
         return s
