@@ -15,20 +15,31 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
 
-#define UID_FIRST     0x77620000u /* "wb": above what distributions and systemd give out, below 2^31 */
-#define UID_NOBODY    65534u
-#define LOG_SHOWN_MAX (64u * 1024u)
-#define LOG_LINES     24u /* a kernel's panic with its trace */
+#define UID_FIRST         0x77620000u /* "wb": above what distributions and systemd give out, below 2^31 */
+#define UID_NOBODY        65534u
+#define UID_MAP_MAX_BYTES (64u * 1024u)
+#define LOG_SHOWN_MAX     (64u * 1024u)
+#define LOG_LINES         24u /* a kernel's panic with its trace */
 
-/* In a user namespace few uids exist. */
-static bool uid_exists(uint32_t uid)
+/* In a user namespace few uids exist: lines of first inside, first outside, count (user_namespaces(7)). */
+static bool uid_exists(unsigned long uid)
 {
-        _cleanup_fclose_ FILE *map = fopen("/proc/self/uid_map", "re");
-        uint32_t inside, outside, count;
+        _cleanup_free_ char *text = NULL;
+        char *at;
 
-        while (map && fscanf(map, "%" SCNu32 " %" SCNu32 " %" SCNu32, &inside, &outside, &count) == 3)
+        if (io_read_file("/proc/self/uid_map", UID_MAP_MAX_BYTES, &text, NULL) < 0)
+                return false;
+        for (at = text; *at; at += strspn(at, " \n")) {
+                unsigned long inside = strtoul(at, &at, 10);
+                unsigned long count;
+
+                (void)strtoul(at, &at, 10);
+                count = strtoul(at, &at, 10);
+                if (count == 0)
+                        return false;
                 if (uid >= inside && uid - inside < count)
                         return true;
+        }
         return false;
 }
 

@@ -20,9 +20,11 @@
 
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
+#include "proto/base/io.h"
 
-#define START_WAIT_MS        10000      /* for a program's socket, on a busy machine */
-#define END_WAIT_MS          3000       /* from SIGTERM to SIGKILL: the broker writes its last records */
+#define START_WAIT_MS        10000 /* for a program's socket, on a busy machine */
+#define END_WAIT_MS          3000  /* from SIGTERM to SIGKILL: the broker writes its last records */
+#define CHILDREN_MAX_BYTES   (1024u * 1024u)
 #define FILES_AT_A_TIME      16         /* nftw(): descriptors */
 #define KEEPER_STATUS_FAILED (127 << 8) /* as waitpid() says it: exit status 127 */
 
@@ -274,10 +276,12 @@ static void end_orphans(void)
 
         (void)snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
         for (int round = 0; round < 100; round++) {
-                _cleanup_fclose_ FILE *children = fopen(path, "re");
-                int pid;
+                _cleanup_free_ char *children = NULL;
+                char *rest;
 
-                while (children && fscanf(children, "%d", &pid) == 1)
+                if (io_read_file(path, CHILDREN_MAX_BYTES, &children, NULL) < 0)
+                        return;
+                for (pid_t pid = (pid_t)strtol(children, &rest, 10); pid > 0; pid = (pid_t)strtol(rest, &rest, 10))
                         (void)kill(pid, SIGKILL);
                 if (waitpid(-1, NULL, 0) < 0)
                         return;
