@@ -22,7 +22,7 @@ add_compile_options(-Wall -Wextra -Wshadow -Wmissing-prototypes -Wformat=2 -Wswi
   -fno-strict-aliasing -fno-common -ffunction-sections -fdata-sections)
 add_link_options(-Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,-z,noexecstack)
 # An out-parameter is set whenever the callee answers 0, which the optimiser often cannot see; the house check's clang-tidy does.
-if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
   add_compile_options(-Wno-maybe-uninitialized)
 endif()
 if(WB_WERROR)
