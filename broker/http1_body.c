@@ -228,8 +228,11 @@ static size_t move(struct http1_body *b, struct output *out, const uint8_t *byte
                 k = space - frame_bytes;
         if (k > http1_body_left(b))
                 k = (size_t)http1_body_left(b);
-        if (out->chunked)
-                put(out, open, http1_chunk_open(k, open));
+        if (out->chunked) {
+                size_t open_n = http1_chunk_open(k, open);
+
+                put(out, open, open_n);
+        }
         put(out, bytes, k);
         if (out->chunked)
                 put(out, HTTP1_CHUNK_CLOSE, CHUNK_CLOSE_BYTES);
