@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "broker/broker.h"
@@ -22,6 +23,8 @@
 #include "proto/base/log.h"
 
 #define CONTROL_BACKLOG 64
+#define ALIVE_LOOKS     20
+#define ALIVE_PAUSE_NS  50000000
 
 int broker_identity_find(const char *user, struct broker_identity *ret)
 {
@@ -115,6 +118,19 @@ static bool is_alive(const struct sockaddr_un *address)
         return fd >= 0 && (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN);
 }
 
+/* The broker of a monitor that was just killed may take a moment to be gone with all its threads. */
+static bool stays_alive(const struct sockaddr_un *address)
+{
+        const struct timespec pause = {.tv_nsec = ALIVE_PAUSE_NS};
+
+        for (int i = 0; i < ALIVE_LOOKS; i++) {
+                if (!is_alive(address))
+                        return false;
+                (void)nanosleep(&pause, NULL);
+        }
+        return true;
+}
+
 int monitor_listen_control(const struct config *config, const struct broker_identity *identity, int *ret_fd)
 {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -127,7 +143,7 @@ int monitor_listen_control(const struct config *config, const struct broker_iden
                 return log_errno(-errno, "cannot make a socket");
         if (n < 0 || (size_t)n >= sizeof(address.sun_path))
                 return log_errno(-ENAMETOOLONG, "%s/control.sock", config->run_dir);
-        if (is_alive(&address))
+        if (stays_alive(&address))
                 return log_errno(-EADDRINUSE, "another broker listens at %s", address.sun_path);
         if (unlink(address.sun_path) < 0 && errno != ENOENT)
                 return log_errno(-errno, "cannot replace %s", address.sun_path);
