@@ -274,7 +274,7 @@ static int admit(struct vm_entry *e, struct refusal *ret_refusal)
         return r;
 }
 
-int registry_add(struct registry *registry, const struct config_vm *config, struct policy *policy, bool from_file,
+static int add(struct registry *registry, const struct config_vm *config, struct policy *policy, bool from_file,
         struct refusal *ret_refusal)
 {
         _cleanup_(free_entryp) struct vm_entry *e = NULL;
@@ -298,6 +298,16 @@ int registry_add(struct registry *registry, const struct config_vm *config, stru
         log_info("VM '%s' added: %s", config->name, e->wall.message);
         (void)STEAL(e);
         return 0;
+}
+
+int registry_add(struct registry *registry, const struct config_vm *config, struct policy *policy, bool from_file,
+        struct refusal *ret_refusal)
+{
+        int r = add(registry, config, policy, from_file, ret_refusal);
+
+        if (r < 0)
+                log_error("VM '%s' is not added: %s", config->name, ret_refusal->message);
+        return r;
 }
 
 int registry_set_policy(

@@ -37,8 +37,8 @@ void reload_add_vms(struct loaded *l, struct registry *r)
                         log_warning(
                                 "VM '%s': rules of %s need TLS interception, which is not available; they answer inspection_required",
                                 c->vms[i].name, c->vms[i].policy.text);
-                if (registry_add(r, &c->vms[i], l->setup->policies[i], true, &refusal) < 0)
-                        log_error("VM '%s' is not added: %s", c->vms[i].name, refusal.message);
+                /* One that is refused is logged there, and the others go on. */
+                (void)registry_add(r, &c->vms[i], l->setup->policies[i], true, &refusal);
         }
 }
 
