@@ -155,6 +155,35 @@ static void warn_of_declaration(struct vm_entry *e)
                 backend_name((enum backend)e->config.backend), isolation_tier_name(e->wall.tier));
 }
 
+static bool has_port(const struct policy_rule *rule, uint16_t port)
+{
+        for (size_t i = 0; i < rule->ports_n; i++)
+                if (rule->ports[i] == port)
+                        return true;
+        return false;
+}
+
+/* Can the rule decide nothing of what goes over TLS without looking into it? */
+static bool needs_inspection(const struct policy_rule *rule)
+{
+        if (rule->deny || (rule->methods_n == 0 && rule->paths_n == 0))
+                return false;
+        return rule->protocol == PROTOCOL_TLS || (rule->protocol == PROTOCOL_AUTO && has_port(rule, 443));
+}
+
+static void warn_of_inspection(const struct vm_entry *e)
+{
+        for (size_t i = 0; i < e->policy->rules_n; i++) {
+                if (!needs_inspection(&e->policy->rules[i]))
+                        continue;
+                log_warning(
+                        "VM '%s': the rule in line %u of its policy needs TLS interception, which is not available: "
+                        "TLS by it answers inspection_required",
+                        e->config.name, e->policy->rules[i].line);
+                return;
+        }
+}
+
 /* Evidence first, then the verdict. */
 static int prove(struct vm_entry *e, struct refusal *ret_refusal)
 {
@@ -296,6 +325,7 @@ static int add(struct registry *registry, const struct config_vm *config, struct
         TAILQ_INSERT_TAIL(&registry->vms, e, link);
         registry->vms_n++;
         log_info("VM '%s' added: %s", config->name, e->wall.message);
+        warn_of_inspection(e);
         (void)STEAL(e);
         return 0;
 }
@@ -333,6 +363,7 @@ int registry_set_policy(
         e->wall = wall;
         (void)registry_record(e, AUDIT_POLICY_LOAD, REASON_ALLOWED, NULL);
         log_info("VM '%s': policy replaced", e->config.name);
+        warn_of_inspection(e);
         return 0;
 }
 

@@ -15,15 +15,6 @@ void loaded_done(struct loaded *l)
         *l = (struct loaded){0};
 }
 
-static bool needs_inspection(const struct policy *policy)
-{
-        for (size_t i = 0; i < policy->rules_n; i++)
-                if (!policy->rules[i].deny && policy->rules[i].protocol == PROTOCOL_TLS &&
-                        (policy->rules[i].methods_n || policy->rules[i].paths_n))
-                        return true;
-        return false;
-}
-
 void reload_add_vms(struct loaded *l, struct registry *r)
 {
         const struct config *c = l->setup->config;
@@ -33,10 +24,6 @@ void reload_add_vms(struct loaded *l, struct registry *r)
 
                 if (registry_find(r, c->vms[i].name))
                         continue;
-                if (needs_inspection(l->setup->policies[i]))
-                        log_warning(
-                                "VM '%s': rules of %s need TLS interception, which is not available; they answer inspection_required",
-                                c->vms[i].name, c->vms[i].policy.text);
                 /* One that is refused is logged there, and the others go on. */
                 (void)registry_add(r, &c->vms[i], l->setup->policies[i], true, &refusal);
         }
