@@ -279,6 +279,26 @@ class Command(SystemTest):
         self.assert_exit(done, 125)
         self.assertIn(b"--allow-unverified", done.stderr)
 
+    def test_wrong_usage(self):
+        for arguments in ([], ["--memory", "1M", "--", "true"], ["--cpus", "0", "--", "true"], ["--env", "X", "--", "true"],
+                          ["--secret", "X", "--", "true"], ["--secret", "X=/no/such/file", "--", "true"], ["--nonsense"],
+                          ["--policy", "/no/such/file", "--", "true"]):
+            with self.subTest(arguments=arguments):
+                done = world.wbctl("run", "--allow-unverified", *arguments)
+                self.assert_exit(done, 2)
+                self.assertNotEqual(done.stderr, b"")
+
+    def test_an_image_that_is_not_there(self):
+        done = world.wbctl("run", "--allow-unverified", "--image", "/no/such/image", "--", "true")
+        self.assert_exit(done, 125)
+        self.assertIn(b"/no/such/image", done.stderr)
+
+    def test_a_broker_that_is_not_there(self):
+        done = world.wbctl("run", "--allow-unverified", "--image", world.image, "--socket", "/no/such/socket", "--", "true")
+        self.assert_exit(done, 125)
+        self.assertIn(b"/no/such/socket", done.stderr)
+        self.assertEqual(os.listdir(world.tmp), [])
+
     def test_an_invalid_policy_is_told_with_its_place(self):
         policy = write(f"{WORK}/bad.yaml", "version: 1\nnetwork: everything\n")
         done = world.wbctl("run", "--allow-unverified", "--policy", policy, "--", "true")

@@ -185,8 +185,7 @@ static int find_broker(struct run *run)
         }
         run->own_broker = true;
         run->control = run->files.control;
-        return failed(
-                run_directory_write_broker(&run->files, run->options->allow_unverified), run->files.broker_config);
+        return failed(run_directory_write_broker(&run->files, !run->kvm), run->files.broker_config);
 }
 
 /* ---- start */

@@ -44,7 +44,8 @@ static int ask(const char *control, json_t *question)
         int r = control_client_ask(control, question, &answer);
 
         json_decref(answer);
-        return r;
+        /* "No" as a status of its own would be taken for the command's. */
+        return r == EXIT_NO ? EXIT_FAILED : r;
 }
 
 int run_broker_add(const char *control, const struct run_broker_vm *vm)
