@@ -153,9 +153,13 @@ static bool needs_no_lingering(const struct control *c)
 
 static void end_output(struct control *c)
 {
-        (void)shutdown(c->fd, SHUT_WR);
+        bool at_once = needs_no_lingering(c);
+
+        /* A peer that hears the end may count on our descriptor being closed, where it is closed at once. */
+        if (!at_once)
+                (void)shutdown(c->fd, SHUT_WR);
         set_state(c, CONTROL_LINGERING);
-        if (c->peer_ended || needs_no_lingering(c))
+        if (c->peer_ended || at_once)
                 (void)evtimer_add(&c->timer, &(struct timeval){0});
 }
 

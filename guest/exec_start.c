@@ -92,13 +92,19 @@ static void start_done(struct start *s)
 
 /* ---- what the command is, and whose */
 
+/* Terminated. protobuf-c has no memory for what is empty. */
+static char *copy_of(ProtobufCBinaryData bytes)
+{
+        return strndup(bytes.len ? (const char *)bytes.data : "", bytes.len);
+}
+
 static int take_argv(struct start *s)
 {
         s->argv = calloc(s->m->n_argv + 1, sizeof(*s->argv));
         if (!s->argv)
                 return -ENOMEM;
         for (size_t i = 0; i < s->m->n_argv; i++) {
-                s->argv[i] = strndup((const char *)s->m->argv[i].data, s->m->argv[i].len);
+                s->argv[i] = copy_of(s->m->argv[i]);
                 if (!s->argv[i])
                         return -ENOMEM;
         }
@@ -120,7 +126,7 @@ static int take_user(struct start *s)
 static int take_cwd(struct start *s)
 {
         if (s->m->cwd.len) {
-                s->cwd = strndup((const char *)s->m->cwd.data, s->m->cwd.len);
+                s->cwd = copy_of(s->m->cwd);
                 if (!s->cwd)
                         return -ENOMEM;
         }
@@ -223,9 +229,9 @@ static int take_secret(struct start *s, const Wb__SecretUse *use)
                 return refuse(s, "bad_request", "%s: not a name for a file", use->name);
         if (use->form != WB__SECRET_USE__FORM__ENV)
                 return hand_down(s, use, value, n);
-        if (memchr(value, 0, n))
+        if (n && memchr(value, 0, n))
                 return refuse(s, "bad_request", "%s holds a NUL byte and cannot be a variable", use->name);
-        return environment_set(&s->env, use->name, (const char *)value, n);
+        return environment_set(&s->env, use->name, n ? (const char *)value : "", n);
 }
 
 /* Where the mount of the exec's own namespace goes; others see an empty directory. */

@@ -11,6 +11,7 @@
 #include "proto/wire/codec.h"
 
 #define RECEIVE_BYTES 16384u
+#define CLOSE_NS      (100 * NSEC_PER_MSEC)
 
 void client_call_init(struct client_call *call, int fd, uint64_t deadline_ns)
 {
@@ -132,6 +133,21 @@ int client_call_receive(struct client_call *call, Wb__FromAgent **ret)
         }
 }
 
+/*
+ * The agent closes the conversation behind its answer. Waiting for that (but not for long) means that whoever asks
+ * finds the agent as it was before.
+ */
+static void await_close(struct client_call *call)
+{
+        Wb__FromAgent *more = NULL;
+        uint64_t limit_ns = clock_monotonic_ns() + CLOSE_NS;
+
+        if (limit_ns < call->deadline_ns)
+                call->deadline_ns = limit_ns;
+        if (client_call_receive(call, &more) == 0)
+                codec_free_from_agent(more);
+}
+
 int client_ask(int fd, uint64_t deadline_ns, const Wb__ToAgent *question, Wb__FromAgent **ret_answer)
 {
         struct client_call call;
@@ -142,6 +158,8 @@ int client_ask(int fd, uint64_t deadline_ns, const Wb__ToAgent *question, Wb__Fr
         /* A refusal may come before the whole question was taken. */
         if (r == 0 || r == -EPIPE || r == -ECONNRESET)
                 r = client_call_receive(&call, ret_answer);
+        if (r == 0)
+                await_close(&call);
         client_call_done(&call);
         return r;
 }

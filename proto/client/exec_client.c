@@ -154,7 +154,12 @@ static void on_drained(void *userdata)
 
 static void on_closed(void *userdata, int error)
 {
-        end_lost(userdata, error);
+        struct exec_client *x = userdata;
+
+        if (x->state != STATE_ENDED)
+                end_lost(x, error);
+        else if (x->handler->closed)
+                x->handler->closed(x->userdata);
 }
 
 static const struct client_handler client_handler = {

@@ -47,7 +47,11 @@ struct exec_client_handler {
         void (*output)(void *userdata, Wb__Stream stream, uint64_t offset, const uint8_t *data, size_t n, bool eof);
 
         void (*input_room)(void *userdata); /* exec_client_input_room() was 0 and is not any more; may be NULL */
-        void (*ended)(void *userdata, const struct exec_outcome *outcome); /* once, and last */
+        void (*ended)(void *userdata, const struct exec_outcome *outcome); /* once, and last but for closed() */
+
+        /* After ended(): the agent has let go of the conversation too, and of all that the exec cost it. May be NULL.
+         */
+        void (*closed)(void *userdata);
 };
 
 /*

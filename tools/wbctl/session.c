@@ -19,6 +19,8 @@
 #include "tools/wbctl/outlet.h"
 #include "tools/wbctl/terminal.h"
 
+#define CLOSING_MS                                                                                                     \
+        100 /* for the agent to close the conversation after the result: our caller may look at the guest next */
 #define EXIT_SIGPIPE (128 + SIGPIPE) /* our reader has gone: what a local command would end with */
 
 static const int passed_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -43,7 +45,9 @@ struct session {
         bool stdin_ended;
         struct event *signals[PASSED_SIGNALS];
         struct event *resized;
-        bool ended; /* the exec has; what is left is to be written out */
+        bool ended;  /* the exec has; what is left is to be written out */
+        bool closed; /* the agent has let go of it, or was waited for long enough */
+        struct event *closing;
         int status;
 };
 
@@ -127,7 +131,7 @@ static int open_input(struct session *s)
 
 static void leave_if_done(struct session *s)
 {
-        if (s->ended && outlet_is_empty(s->sides[0].outlet) && outlet_is_empty(s->sides[1].outlet))
+        if (s->ended && s->closed && outlet_is_empty(s->sides[0].outlet) && outlet_is_empty(s->sides[1].outlet))
                 (void)event_base_loopbreak(s->base);
 }
 
@@ -247,8 +251,24 @@ static void tell(struct session *s, const struct exec_outcome *outcome)
         fprintf(stderr, "wbctl: %s: %s\n", outcome->reason, outcome->detail);
 }
 
+static void on_closed(void *userdata)
+{
+        struct session *s = userdata;
+
+        s->closed = true;
+        leave_if_done(s);
+}
+
+static void on_closing(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)fd;
+        (void)events;
+        on_closed(userdata);
+}
+
 static void on_ended(void *userdata, const struct exec_outcome *outcome)
 {
+        const struct timeval closing = {.tv_usec = CLOSING_MS * 1000};
         struct session *s = userdata;
 
         s->ended = true;
@@ -257,6 +277,7 @@ static void on_ended(void *userdata, const struct exec_outcome *outcome)
         if (s->options->result_path && exec_result_write(s->options->result_path, outcome) < 0)
                 s->status = EXIT_FAILED;
         wait_for_input(s);
+        s->closed = strcmp(outcome->reason, "connection_lost") == 0 || event_add(s->closing, &closing) < 0;
         leave_if_done(s);
 }
 
@@ -265,6 +286,7 @@ static const struct exec_client_handler client_handler = {
         .output = on_output,
         .input_room = on_input_room,
         .ended = on_ended,
+        .closed = on_closed,
 };
 
 static void session_done(struct session *s)
@@ -280,6 +302,8 @@ static void session_done(struct session *s)
                 event_free(s->stdin_readable);
         outlet_free(s->sides[0].outlet);
         outlet_free(s->sides[1].outlet);
+        if (s->closing)
+                event_free(s->closing);
         if (s->base)
                 event_base_free(s->base);
 }
@@ -289,7 +313,8 @@ static int session_init(struct session *s, const struct session_options *options
         *s = (struct session){.options = options, .status = EXIT_FAILED, .terminal = {.fd = -1}};
         (void)signal(SIGPIPE, SIG_IGN);
         s->base = event_base_new();
-        return s->base ? open_output(s) : -ENOMEM;
+        s->closing = s->base ? evtimer_new(s->base, on_closing, s) : NULL;
+        return s->closing ? open_output(s) : -ENOMEM;
 }
 
 static int refuse_too_long(const struct session_options *options)
