@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * A worker: one thread, one event loop, the VMs that belong to it for their lives. What happens inside needs no lock; from outside
- * everything is a message. The broker's main thread owns the workers and calls what stands here.
+ * A worker: one thread, one event loop, the VMs that belong to it for their lives. What happens inside needs no lock;
+ * from outside everything is a message. The broker's main thread owns the workers and calls what stands here.
  */
 
 #include <stdbool.h>
@@ -18,19 +18,20 @@ struct worker;
 
 /* An operator's own service (INTERFACES.md, services): dialled as it is, never resolved. */
 struct worker_service {
-        char *name;             /* canonical */
+        char *name; /* canonical */
         uint16_t *ports;
         size_t ports_n;
-        char *connect;          /* "10.0.0.5:443", "[2a0f::1]:443" or "unix:/run/mirror.sock"; checked */
+        char *connect; /* "10.0.0.5:443", "[2a0f::1]:443" or "unix:/run/mirror.sock"; checked */
 };
 
-/* What all workers share, immutable while they run. On SIGHUP the main thread sends a new one. Reference-counted by worker_settings_*(). */
+/* What all workers share, immutable while they run. On SIGHUP the main thread sends a new one. Reference-counted by
+ * worker_settings_*(). */
 struct worker_settings {
-        unsigned refs;                  /* private, atomic */
+        unsigned refs; /* private, atomic */
         struct floor floor;
         struct worker_service *services;
         size_t services_n;
-        struct hostname *dns_servers;   /* at least one */
+        struct hostname *dns_servers; /* at least one */
         size_t dns_servers_n;
         uint64_t dns_timeout_ms;
         uint64_t dns_cache_max_s;
@@ -38,7 +39,7 @@ struct worker_settings {
         uint64_t client_hello_ms;
         uint64_t connect_ms;
         uint64_t idle_ms;
-        bool inspect_available;         /* false until interception exists, or where the operator switched it off */
+        bool inspect_available; /* false until interception exists, or where the operator switched it off */
         bool audit_required;
 };
 struct worker_settings *worker_settings_ref(struct worker_settings *s);
@@ -55,22 +56,23 @@ int worker_set_settings(struct worker *w, struct worker_settings *settings);
 
 /* A VM as its worker sees it. */
 struct vm_config {
-        const char *name;               /* copied */
-        struct policy *policy;          /* a reference is taken */
-        int *listeners;                 /* listening sockets of port 1025; the worker owns them from the call on */
+        const char *name;      /* copied */
+        struct policy *policy; /* a reference is taken */
+        int *listeners;        /* listening sockets of port 1025; the worker owns them from the call on */
         size_t listeners_n;
-        uint32_t vsock_cid;             /* of a VM on the shared AF_VSOCK listener, else 0 */
-        bool ready;                     /* egress open at once (agent: false) */
+        uint32_t vsock_cid; /* of a VM on the shared AF_VSOCK listener, else 0 */
+        bool ready;         /* egress open at once (agent: false) */
 };
 
 struct vm;
 
 /* Each waits until the worker has done it. 0, -EEXIST, -ENOENT, or another negative errno. */
 int worker_vm_add(struct worker *w, const struct vm_config *config, struct vm **ret);
-int worker_vm_remove(struct worker *w, struct vm *vm);          /* all cut; vm is gone */
-int worker_vm_set_policy(struct worker *w, struct vm *vm, struct policy *policy);       /* live connections are judged again */
+int worker_vm_remove(struct worker *w, struct vm *vm); /* all cut; vm is gone */
+int worker_vm_set_policy(
+        struct worker *w, struct vm *vm, struct policy *policy); /* live connections are judged again */
 int worker_vm_set_ready(struct worker *w, struct vm *vm, bool ready, uint64_t generation);
-int worker_vm_revoke(struct worker *w, struct vm *vm);          /* all cut, nothing new */
+int worker_vm_revoke(struct worker *w, struct vm *vm); /* all cut, nothing new */
 
 struct vm_stats {
         uint64_t sessions_open;
@@ -81,5 +83,6 @@ struct vm_stats {
 };
 int worker_vm_stats(struct worker *w, struct vm *vm, struct vm_stats *ret);
 
-/* A connection accepted from the shared AF_VSOCK listener, with its peer's CID: the worker that has the VM takes the descriptor. */
+/* A connection accepted from the shared AF_VSOCK listener, with its peer's CID: the worker that has the VM takes the
+ * descriptor. */
 int worker_vsock_connection(struct worker *w, struct vm *vm, int fd);
