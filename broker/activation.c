@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "broker/proof.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -96,13 +97,15 @@ static void succeed(struct vm_conversation *v)
 {
         struct vm_entry *e = v->entry;
         struct control_request *request = v->request;
+        char proof[PROOF_TEXT_BYTES];
         json_t *answer;
         uint64_t generation_before = e->generation;
         int r;
 
         if (v->wish == VM_ACTIVATE)
                 e->generation = v->generation;
-        r = record_end(v, REASON_ALLOWED, NULL);
+        proof_print(e, "isolation: ", e->wall.message, proof);
+        r = record_end(v, REASON_ALLOWED, v->wish == VM_ACTIVATE ? proof : NULL);
         e->generation = generation_before;
         if (r >= 0 && v->wish == VM_ACTIVATE)
                 r = registry_set_state(e, VM_OPEN, v->generation);
@@ -446,16 +449,32 @@ static struct vm_conversation *conversation_new(struct vm_entry *e, enum vm_wish
         return v;
 }
 
+/* Its wall does not stand any more. */
+static void refuse(struct vm_entry *e, const struct refusal *refusal, struct control_request *request)
+{
+        json_t *answer = answer_error("activation refused: %s", refusal->message);
+
+        (void)registry_record(e, AUDIT_ACTIVATE, refusal->reason, refusal->message);
+        (void)json_object_set_new(answer, "reason", json_string(reason_info(refusal->reason)->name));
+        control_answer(request, answer);
+}
+
 void activation_start(
         struct vm_entry *e, enum vm_wish wish, struct activation_secrets *secrets, struct control_request *request)
 {
         const char *fault = find_fault(e);
         struct vm_conversation *v;
+        struct refusal refusal;
         int r;
 
         if (fault) {
                 activation_secrets_free(secrets);
                 control_answer(request, answer_error("%s", fault));
+                return;
+        }
+        if (wish == VM_ACTIVATE && proof_again(e, &refusal) < 0) {
+                activation_secrets_free(secrets);
+                refuse(e, &refusal, request);
                 return;
         }
         v = conversation_new(e, wish, request);

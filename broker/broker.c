@@ -240,7 +240,6 @@ static struct event *watch(struct event_base *base, int fd, event_callback_fn ca
 
 static int open_loop(struct broker *b, int control_fd)
 {
-        const struct config *c = b->loaded.setup->config;
         int r = monitor_client_new(b->base, BROKER_MONITOR_FD, on_monitor, b, &b->monitor);
 
         if (r < 0)
@@ -250,8 +249,7 @@ static int open_loop(struct broker *b, int control_fd)
         b->registry.audit = b->audit;
         b->registry.workers = b->workers;
         b->registry.vsock_listens = b->vsock_fd >= 0;
-        b->registry.trust_declared = c->trust_declared;
-        b->registry.allow_container_standard = c->allow_container_standard;
+        b->registry.rules = &b->loaded.setup->config->wall;
         r = control_new(&b->registry, control_fd, &b->control);
         if (r < 0)
                 return log_errno(r, "cannot serve the control socket");

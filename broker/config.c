@@ -47,6 +47,12 @@ static const char *const sync_words[] = {
 };
 static const struct yaml_words audit_sync_words = {sync_words, COUNT(sync_words)};
 
+/* The layers that can be demanded. */
+static const enum layer required_layers[] = {LAYER_UID, LAYER_SECCOMP, LAYER_NETNS, LAYER_CHROOT, LAYER_CGROUP};
+static const char *const layer_texts[] = {"uid", "seccomp", "netns", "chroot", "cgroup"};
+static_assert(COUNT(required_layers) == COUNT(layer_texts), "a layer has no word");
+static const struct yaml_words layer_words = {layer_texts, COUNT(layer_texts)};
+
 static const struct yaml_range workers_range = {0, WORKERS_MAX};
 static const struct yaml_range rotate_range = {ROTATE_MIN_BYTES, ROTATE_MAX_BYTES};
 static const struct yaml_range timeout_range = {1, TIMEOUT_MAX_MS};
@@ -54,6 +60,7 @@ static const struct yaml_range cache_range = {0, CACHE_MAX_S};
 static const struct yaml_range vsock_port_range = {1, UINT32_MAX - 1};
 static const struct yaml_range cid_range = {CID_MIN, CID_MAX};
 static const struct yaml_range pid_range = {1, PID_MAX};
+static const struct yaml_range recheck_range = {1, 86400};
 
 #define FIELD(T, k, b, m, ...)                                                                                         \
         {                                                                                                              \
@@ -95,15 +102,72 @@ static int bind_service(
         return 0;
 }
 
+/* A set of layers as a list of words. */
 static int bind_layers(
         const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member)
 {
-        (void)member;
+        const struct yaml_field word = {.key = f->key, .detail = &layer_words};
+        layer_set *set = member;
+
         if (v->kind != YAML_SEQUENCE)
                 return yaml_fail(c, v, "%s must be a list", f->key);
-        if (v->items_n)
-                return yaml_fail(c, v->items[0], "%s is not enforced by this version, so it is refused", f->key);
+        for (size_t i = 0; i < v->items_n; i++) {
+                int layer = 0, r = yaml_bind_enum(c, v->items[i], &word, &layer);
+
+                if (r != 0)
+                        return r;
+                if (*set & LAYER_BIT(required_layers[layer]))
+                        return yaml_fail(c, v->items[i], "%s stands there already", v->items[i]->text);
+                *set |= LAYER_BIT(required_layers[layer]);
+        }
         return 0;
+}
+
+static int hex_digit(char c)
+{
+        return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int bind_sha256(
+        const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member)
+{
+        struct allowed_program *program = member;
+
+        for (size_t i = 0; v->kind == YAML_SCALAR && v->text_n == 64 && i < 64; i += 2) {
+                int high = hex_digit(v->text[i]), low = hex_digit(v->text[i + 1]);
+
+                if (high < 0 || low < 0)
+                        return yaml_fail(c, v, "%s is 64 hexadecimal digits in lower case", f->key);
+                program->sha256[i / 2] = (uint8_t)(high << 4 | low);
+                program->has_sha256 = i == 62;
+        }
+        return program->has_sha256 ? 0 : yaml_fail(c, v, "%s is 64 hexadecimal digits in lower case", f->key);
+}
+
+static int bind_program(
+        const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member)
+{
+        static const struct yaml_field fields[] = {
+                FIELD(struct allowed_program, "path", value_bind_path, path),
+                {.key = "sha256", .bind = bind_sha256}, /* of the whole */
+        };
+        struct allowed_program *program = member;
+        int r;
+
+        (void)f;
+        if (v->kind != YAML_MAPPING)
+                return yaml_fail(c, v, "a program is {path, sha256}");
+        r = yaml_bind(c, v, fields, COUNT(fields), program);
+        return r != 0 || program->path || program->has_sha256 ? r : yaml_fail(c, v, "path or sha256 is needed");
+}
+
+/* Backends that exist and can't be, with why, before the list of those that can. */
+static int bind_backend(
+        const struct yaml_context *c, const struct yaml_node *v, const struct yaml_field *f, void *member)
+{
+        const char *why = v->kind == YAML_SCALAR ? backend_refusal(v->text) : NULL;
+
+        return why ? yaml_fail(c, v, "%s", why) : yaml_bind_enum(c, v, f, member);
 }
 
 const char *config_vm_fault(const struct config_vm *vm, bool vsock_listens)
@@ -142,7 +206,7 @@ static int bind_vm(const struct yaml_context *c, const struct yaml_node *v, cons
 {
         static const struct yaml_field fields[] = {
                 FIELD(struct config_vm, "name", yaml_bind_string, name, .required = true),
-                FIELD(struct config_vm, "backend", yaml_bind_enum, backend, .detail = &config_backend_words,
+                FIELD(struct config_vm, "backend", bind_backend, backend, .detail = &config_backend_words,
                         .required = true),
                 FIELD(struct config_vm, "transport", yaml_bind_enum, transport, .detail = &config_transport_words,
                         .required = true),
@@ -200,8 +264,11 @@ static const struct yaml_field vsock_fields[] = {
         C("port", yaml_bind_u64, vsock_port, .detail = &vsock_port_range),
 };
 static const struct yaml_field isolation_fields[] = {
-        C("trust_declared", yaml_bind_bool, trust_declared),
-        {.key = "require_layers", .bind = bind_layers},
+        C("trust_declared", yaml_bind_bool, wall.trust_declared),
+        C("require_layers", bind_layers, wall.required),
+        C("programs", value_bind_list, wall.programs,
+                .detail = LIST(struct config, wall.programs, struct allowed_program, bind_program, LIST_MAX)),
+        C("recheck_s", yaml_bind_u64, wall.recheck_s, .detail = &recheck_range),
 };
 
 /* `vsock: {}` says that a listener is wanted, on the port of INTERFACES.md. */
@@ -231,7 +298,7 @@ static const struct yaml_field top_fields[] = {
         GROUP("inspect", yaml_bind_object, inspect_fields),
         GROUP("timeouts", yaml_bind_object, timeouts_fields),
         GROUP("vsock", bind_vsock, vsock_fields),
-        C("allow_container_standard", yaml_bind_bool, allow_container_standard),
+        C("allow_container_standard", yaml_bind_bool, wall.allow_container_standard),
         GROUP("isolation", yaml_bind_object, isolation_fields),
         C("vms", value_bind_list, vms, .detail = LIST(struct config, vms, struct config_vm, bind_vm, CONFIG_VMS_MAX)),
 };
@@ -309,6 +376,7 @@ static const struct config defaults = {
         .client_hello_ms = 5000,
         .connect_ms = 10000,
         .idle_ms = 600000,
+        .wall = {.recheck_s = 60},
 };
 
 DEFINE_CLEANUP(struct yaml_document *, yaml_document_free);
@@ -356,6 +424,9 @@ void config_free(struct config *c)
         }
         for (size_t i = 0; i < c->floor_deny_names_n; i++)
                 free(c->floor_deny_names[i]);
+        for (size_t i = 0; i < c->wall.programs_n; i++)
+                free(c->wall.programs[i].path);
+        free(c->wall.programs);
         free(c->floor_deny_names);
         free(c->floor_deny);
         free(c->services);

@@ -11,6 +11,7 @@
 #include "broker/address.h"
 #include "broker/audit.h"
 #include "broker/isolation.h"
+#include "broker/wall.h"
 #include "broker/worker.h"
 #include "broker/yaml.h"
 #include "proto/wire/transport.h"
@@ -69,8 +70,7 @@ struct config {
         uint64_t idle_ms;
 
         uint64_t vsock_port; /* 0: no AF_VSOCK listener */
-        bool allow_container_standard;
-        bool trust_declared;
+        struct wall_rules wall;
 
         struct config_vm *vms;
         size_t vms_n;

@@ -9,6 +9,7 @@
 
 #include "broker/activation.h"
 #include "broker/policy_load.h"
+#include "proto/base/clock.h"
 
 json_t *answer_ok(void)
 {
@@ -61,18 +62,47 @@ static json_t *describe(const struct vm_entry *e)
                 "bytes_up", (json_int_t)stats.bytes_up, "bytes_down", (json_int_t)stats.bytes_down);
 }
 
+static json_t *describe_layers(const struct vm_entry *e)
+{
+        layer_set required = e->registry->rules->required, rests_on = wall_rests_on((enum backend)e->config.backend);
+        json_t *layers = json_array();
+
+        for (int i = 0; i < LAYER_MAX_; i++)
+                (void)json_array_append_new(layers,
+                        json_pack("{s:s, s:s, s:s, s:b, s:b}", "layer", layer_name((enum layer)i), "state",
+                                layer_state_name(e->layers.of[i].state), "fact", e->layers.of[i].fact, "required",
+                                (required & LAYER_BIT(i)) != 0, "tier_rests_on_it", (rests_on & LAYER_BIT(i)) != 0));
+        return layers;
+}
+
+/* For a program; a person reads the layers. What could not be read is null. */
+static json_t *describe_evidence(const struct evidence *e)
+{
+        char sha256[65] = "";
+
+        for (size_t i = 0; i < sizeof(e->program.sha256); i++)
+                (void)snprintf(sha256 + 2 * i, 3, "%02x", e->program.sha256[i]);
+        return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "pid", (int)e->pid, "program",
+                e->program.error ? json_null() : json_string(e->program.path), "sha256",
+                e->program.error || e->program.digest_error ? json_null() : json_string(sha256), "uid",
+                e->threads.error ? json_null() : json_integer(e->threads.uids[1]), "kvm_vms",
+                e->kvm.error ? json_null() : json_integer(e->kvm.vms), "kvm_vcpus",
+                e->kvm.error ? json_null() : json_integer(e->kvm.vcpus));
+}
+
 static void show(struct registry *r, struct vm_entry *e, const json_t *body, struct control_request *request)
 {
         json_t *vm = describe(e);
+        char timestamp[CLOCK_TEXT_BYTES];
 
         (void)r;
         (void)body;
+        clock_format(e->checked_ns, timestamp);
         (void)json_object_set_new(vm, "isolation", json_string(e->wall.message));
-        if (e->config.pid)
-                (void)json_object_set_new(vm, "evidence",
-                        json_pack("{s:b, s:b, s:b, s:i, s:s}", "readable", e->evidence.readable, "kvm_vm",
-                                e->evidence.kvm_vm, "own_mount_namespace", e->evidence.own_mount_namespace, "uid",
-                                (int)e->evidence.uid, "program", e->evidence.program));
+        (void)json_object_set_new(vm, "checked", json_string(timestamp));
+        (void)json_object_set_new(vm, "layers", describe_layers(e));
+        if (e->evidence.exists)
+                (void)json_object_set_new(vm, "evidence", describe_evidence(&e->evidence));
         control_answer(request, json_pack("{s:b, s:o}", "ok", 1, "vm", vm));
 }
 
@@ -173,6 +203,21 @@ static const char *take_vm(json_t *body, struct config_vm *ret)
         return NULL;
 }
 
+/* A backend that no broker can serve is a refusal like one for a weak wall, and told to the audit as such. */
+static bool refuse_backend(struct registry *r, const json_t *body, struct control_request *request)
+{
+        const char *backend = json_string_value(json_object_get(body, "backend"));
+        const char *why = backend ? backend_refusal(backend) : NULL;
+        struct refusal refusal = {.reason = REASON_ISOLATION_UNKNOWN};
+
+        if (!why)
+                return false;
+        (void)snprintf(refusal.message, sizeof(refusal.message), "%s", why);
+        registry_record_refused(r, json_string_value(json_object_get(body, "name")), refusal.reason, refusal.message);
+        control_answer(request, answer_refusal(-EPERM, &refusal));
+        return true;
+}
+
 static void add(struct registry *r, struct vm_entry *none, const json_t *body, struct control_request *request)
 {
         struct refusal refusal = {0};
@@ -183,6 +228,8 @@ static void add(struct registry *r, struct vm_entry *none, const json_t *body, s
         int error;
 
         (void)none;
+        if (refuse_backend(r, body, request))
+                return;
         if (fault) {
                 control_answer(request, answer_invalid(fault));
                 return;

@@ -37,7 +37,7 @@ int ipc_receive(int sock, struct ipc_frame *ret, int *ret_fds, size_t *ret_fds_n
         if (n < 0)
                 return n == -EMSGSIZE ? -EBADMSG : (int)n;
         if (n != sizeof(frame) || frame.kind >= IPC_KIND_MAX_ || !is_text(frame.path, sizeof(frame.path)) ||
-                !is_text(frame.evidence.program, sizeof(frame.evidence.program))) {
+                !evidence_is_sound(&frame.evidence)) {
                 for (size_t i = 0; i < fds_n; i++)
                         close_fd(fds[i]);
                 return -EBADMSG;

@@ -2,6 +2,7 @@
 #include "broker/isolation.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* Ranks order resistance to kernel escape alone; the gaps are for tiers between. They never leave this file. */
 static const struct {
@@ -41,6 +42,26 @@ static const struct {
         [BACKEND_OTHER] = {"other", TIER_UNKNOWN},
 };
 static_assert(sizeof(backends) / sizeof(*backends) == BACKEND_MAX_, "a backend has no row");
+
+/* Neither is a question of how strong the wall is, but of whether the egress can be made to pass the broker. */
+static const struct {
+        const char *name;
+        const char *why;
+} refused[] = {
+        {"kata",
+                "kata cannot be used in broker mode, which works with backends whose vsock the host can reach: Kata's runtime keeps its VM's vsock to itself and gives the pod a network card, so that its egress would not pass the broker; run firecracker, cloud-hypervisor or qemu without a card instead"},
+        {"kubernetes",
+                "kubernetes cannot be used in broker mode, which works with backends whose vsock the host can reach: a pod gets a network card from the cluster and has no vsock, so that its egress would not pass the broker; use the cluster's own network policies there, or run firecracker, cloud-hypervisor or qemu without a card instead"},
+        {"k8s", "k8s (Kubernetes) cannot be used in broker mode, which works with backends whose vsock the host can reach: a pod gets a network card from the cluster and has no vsock, so that its egress would not pass the broker; use the cluster's own network policies there, or run firecracker, cloud-hypervisor or qemu without a card instead"},
+};
+
+const char *backend_refusal(const char *word)
+{
+        for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+                if (strcmp(refused[i].name, word) == 0)
+                        return refused[i].why;
+        return NULL;
+}
 
 const char *isolation_tier_name(enum isolation_tier tier)
 {

@@ -36,6 +36,9 @@ const char *backend_name(enum backend backend);
 /* What a backend of this kind declares itself to be; believed only with evidence or where the operator says so. */
 enum isolation_tier backend_declares(enum backend backend);
 
+/* Backends that exist and that a broker cannot serve, by their word: why not, for a person; NULL for any other word. */
+const char *backend_refusal(const char *word);
+
 /* Is tier at least as resistant to kernel escape as minimum? TIER_UNKNOWN satisfies nothing, not even itself. */
 bool isolation_satisfies(enum isolation_tier tier, enum isolation_tier minimum);
 

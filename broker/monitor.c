@@ -12,6 +12,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "broker/evidence_gather.h"
 #include "broker/ipc.h"
 #include "broker/monitor_start.h"
 #include "broker/sandbox.h"
@@ -44,6 +45,7 @@ struct monitor {
         int pidfd;
         pid_t pid;
         uint64_t kill_at_ns; /* 0: not yet draining */
+        struct evidence_digests digests;
 };
 
 /* ---- questions of the broker; every one is taken as if a guest had asked it */
@@ -54,11 +56,11 @@ static void take_transport(const struct ipc_frame *frame, struct transport *ret)
                 .kind = frame->transport == TRANSPORT_HYBRID ? TRANSPORT_HYBRID : TRANSPORT_UNIX, .path = frame->path};
 }
 
-static int answer_evidence(const struct ipc_frame *question, struct ipc_frame *answer, int *ret_fd)
+static int answer_evidence(struct monitor *m, const struct ipc_frame *question, struct ipc_frame *answer, int *ret_fd)
 {
         if (question->number == 0 || question->number > INT32_MAX)
                 return -EINVAL;
-        return evidence_gather((int)question->number, &answer->evidence, ret_fd);
+        return evidence_gather(&m->digests, (int)question->number, &answer->evidence, ret_fd);
 }
 
 static int answer_socket(const struct ipc_frame *question, int *ret_fd)
@@ -82,7 +84,7 @@ static int answer_question(struct monitor *m, const struct ipc_frame *question)
         struct ipc_frame answer = {.kind = IPC_ANSWER};
         _cleanup_close_ int fd = -1;
 
-        answer.result = question->kind == IPC_ASK_EVIDENCE ? answer_evidence(question, &answer, &fd)
+        answer.result = question->kind == IPC_ASK_EVIDENCE ? answer_evidence(m, question, &answer, &fd)
                                                            : answer_socket(question, &fd);
         return ipc_send(m->sock, &answer, &fd, fd >= 0);
 }

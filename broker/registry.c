@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/proof.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
 
@@ -83,9 +84,7 @@ static struct transport transport_of(const struct config_vm *vm)
 
 static void free_entry(struct vm_entry *e)
 {
-        if (e->pid_event)
-                event_free(e->pid_event);
-        close_fd(e->pidfd);
+        proof_done(e);
         policy_unref(e->policy);
         free(e->config.name);
         free(e->config.path);
@@ -130,31 +129,6 @@ static int check_new(const struct registry *r, const struct config_vm *config, s
         return 0;
 }
 
-static void ask_wall(struct vm_entry *e, const struct policy *policy, struct wall *ret)
-{
-        const struct wall_question question = {
-                .backend = (enum backend)e->config.backend,
-                .has_evidence = e->config.pid != 0,
-                .evidence = e->evidence,
-                .trust_declared = e->registry->trust_declared,
-                .allow_container_standard = e->registry->allow_container_standard,
-                .policy = policy,
-        };
-
-        wall_decide(&question, ret);
-}
-
-static void warn_of_declaration(struct vm_entry *e)
-{
-        bool *warned = &e->registry->warned[e->config.backend];
-
-        if (e->wall.verified || *warned)
-                return;
-        *warned = true;
-        log_warning("backend %s: its tier %s is believed as declared (isolation.trust_declared), nothing is verified",
-                backend_name((enum backend)e->config.backend), isolation_tier_name(e->wall.tier));
-}
-
 static bool has_port(const struct policy_rule *rule, uint16_t port)
 {
         for (size_t i = 0; i < rule->ports_n; i++)
@@ -184,47 +158,6 @@ static void warn_of_inspection(const struct vm_entry *e)
         }
 }
 
-/* Evidence first, then the verdict. */
-static int prove(struct vm_entry *e, struct refusal *ret_refusal)
-{
-        int r;
-
-        if (e->config.pid) {
-                r = monitor_ask_evidence(e->registry->monitor, (int)e->config.pid, &e->evidence, &e->pidfd);
-                if (r < 0)
-                        return refuse_errno(ret_refusal, r, "cannot look at the VMM's process");
-                if (e->pidfd < 0)
-                        return refuse(
-                                ret_refusal, -ESRCH, "there is no process %llu", (unsigned long long)e->config.pid);
-        }
-        ask_wall(e, e->policy, &e->wall);
-        if (e->wall.reason != REASON_ALLOWED) {
-                ret_refusal->reason = e->wall.reason;
-                (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message), "%s", e->wall.message);
-                return -EPERM;
-        }
-        warn_of_declaration(e);
-        return 0;
-}
-
-static void on_process_end(evutil_socket_t fd, short events, void *userdata)
-{
-        struct vm_entry *e = userdata;
-
-        (void)fd;
-        (void)events;
-        log_info("VM '%s': its process %llu ended", e->config.name, (unsigned long long)e->config.pid);
-        registry_remove(e->registry, e, "its process ended");
-}
-
-static int watch_process(struct vm_entry *e)
-{
-        if (e->pidfd < 0)
-                return 0;
-        e->pid_event = event_new(e->registry->base, e->pidfd, EV_READ, on_process_end, e);
-        return e->pid_event && event_add(e->pid_event, NULL) == 0 ? 0 : -ENOMEM;
-}
-
 /* Where VMs are fewest. */
 static struct worker *choose_worker(const struct registry *r)
 {
@@ -252,11 +185,11 @@ static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
                 .policy = e->policy,
                 .vsock_cid = (uint32_t)e->config.cid,
                 .ready = !e->config.agent};
+        uint64_t vmm_uid = e->evidence.exists && !e->evidence.threads.error ? e->evidence.threads.uids[1] : IPC_NO_UID;
         int listener, r;
 
         if (t.kind != TRANSPORT_VSOCK) {
-                r = monitor_ask_listen(
-                        e->registry->monitor, &t, e->config.pid ? e->evidence.uid : IPC_NO_UID, &listener);
+                r = monitor_ask_listen(e->registry->monitor, &t, vmm_uid, &listener);
                 if (r < 0)
                         return refuse_errno(ret_refusal, r, "cannot listen for the VM");
                 config.listeners = &listener;
@@ -277,8 +210,11 @@ static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
 static int record_added(struct vm_entry *e, struct refusal *ret_refusal)
 {
         struct transport t = transport_of(&e->config);
-        int r = registry_record(e, AUDIT_VM_ADD, REASON_ALLOWED, e->wall.message);
+        char text[PROOF_TEXT_BYTES];
+        int r;
 
+        proof_print(e, "", e->wall.message, text);
+        r = registry_record(e, AUDIT_VM_ADD, REASON_ALLOWED, text);
         if (r >= 0)
                 return 0;
         (void)worker_vm_remove(e->worker, e->vm);
@@ -292,9 +228,9 @@ static int record_added(struct vm_entry *e, struct refusal *ret_refusal)
 /* From the evidence to the open socket. */
 static int admit(struct vm_entry *e, struct refusal *ret_refusal)
 {
-        int r = prove(e, ret_refusal);
+        int r = proof_first(e, ret_refusal);
 
-        if (r == 0 && watch_process(e) < 0)
+        if (r == 0 && proof_watch(e) < 0)
                 r = refuse_errno(ret_refusal, -ENOMEM, "VM");
         if (r == 0)
                 r = open_egress(e, ret_refusal);
@@ -307,6 +243,7 @@ static int add(struct registry *registry, const struct config_vm *config, struct
         struct refusal *ret_refusal)
 {
         _cleanup_(free_entryp) struct vm_entry *e = NULL;
+        char text[PROOF_TEXT_BYTES];
         int r = check_new(registry, config, ret_refusal);
 
         if (r < 0)
@@ -319,7 +256,8 @@ static int add(struct registry *registry, const struct config_vm *config, struct
         if (r < 0) {
                 enum reason reason = ret_refusal->reason == REASON_ALLOWED ? REASON_NOT_READY : ret_refusal->reason;
 
-                (void)registry_record(e, AUDIT_VM_ADD, reason, ret_refusal->message);
+                proof_print(e, "", ret_refusal->message, text);
+                (void)registry_record(e, AUDIT_VM_ADD, reason, text);
                 return r;
         }
         TAILQ_INSERT_TAIL(&registry->vms, e, link);
@@ -347,7 +285,7 @@ int registry_set_policy(
         int r;
 
         (void)registry;
-        ask_wall(e, policy, &wall);
+        proof_judge(e, policy, &wall);
         if (wall.reason != REASON_ALLOWED) {
                 ret_refusal->reason = wall.reason;
                 (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message), "%s", wall.message);
@@ -393,6 +331,28 @@ int registry_revoke(struct registry *registry, struct vm_entry *e, struct refusa
         (void)registry_record(e, AUDIT_REVOKE, REASON_MAX_, NULL);
         log_info("VM '%s': revoked", e->config.name);
         return 0;
+}
+
+void registry_cut(struct vm_entry *e, enum reason reason, const char *detail)
+{
+        int r = registry_set_state(e, VM_REVOKED, e->generation);
+
+        vm_conversation_cancel(e);
+        (void)registry_record(e, AUDIT_REVOKE, reason, detail);
+        log_error("VM '%s' is cut off: %s", e->config.name, detail);
+        if (r < 0)
+                (void)log_errno(r, "VM '%s': its worker does not revoke", e->config.name);
+}
+
+void registry_record_refused(struct registry *registry, const char *name, enum reason reason, const char *detail)
+{
+        struct audit_record record = AUDIT_RECORD_INIT(AUDIT_VM_ADD);
+
+        record.vm = name;
+        record.has_decision = true;
+        record.reason = reason;
+        record.detail = detail;
+        (void)audit_submit(registry->audit, &record, NULL, NULL);
 }
 
 void registry_remove(struct registry *registry, struct vm_entry *e, const char *why)

@@ -37,14 +37,17 @@ struct vm_entry {
         struct config_vm config; /* its own copies; policy.text unused */
         bool from_file;          /* a reload may take it away */
         struct policy *policy;
-        struct wall wall;
+        struct wall wall; /* this and what follows up to recheck_event: set by proof.c alone */
+        struct layers layers;
         struct evidence evidence; /* where a pid was given */
-        enum vm_state state;      /* changed by registry_set_state() alone */
-        uint64_t generation;      /* of its last activation, 0 before the first */
-        struct worker *worker;
-        struct vm *vm; /* the worker's */
-        int pidfd;     /* -1: none */
+        uint64_t checked_ns;      /* when that was last looked at, CLOCK_REALTIME */
+        int pidfd;                /* -1: none */
         struct event *pid_event;
+        struct event *recheck_event;
+        enum vm_state state; /* changed by registry_set_state() alone */
+        uint64_t generation; /* of its last activation, 0 before the first */
+        struct worker *worker;
+        struct vm *vm;                        /* the worker's */
         struct vm_conversation *conversation; /* activation.c's, NULL while none is under way */
 };
 TAILQ_HEAD(vm_list, vm_entry);
@@ -57,16 +60,15 @@ struct registry {
         size_t workers_n;
         struct vm_list vms;
         size_t vms_n;
-        bool trust_declared;
-        bool allow_container_standard;
+        const struct wall_rules *rules; /* the configuration's that is in force */
         bool vsock_listens;
-        bool warned[BACKEND_MAX_]; /* that its declaration is believed without evidence, once per backend */
+        bool warned[BACKEND_MAX_]; /* that its tier is unknown or believed without evidence, once per backend */
 };
 
 /* Why an operation was refused, for a person; reason is REASON_ALLOWED unless it is one of the contract's. */
 struct refusal {
         enum reason reason;
-        char message[512];
+        char message[1024];
 };
 
 struct vm_entry *registry_find(const struct registry *r, const char *name);
@@ -80,6 +82,12 @@ int registry_add(struct registry *r, const struct config_vm *config, struct poli
         struct refusal *ret_refusal);
 int registry_set_policy(struct registry *r, struct vm_entry *e, struct policy *policy, struct refusal *ret_refusal);
 int registry_revoke(struct registry *r, struct vm_entry *e, struct refusal *ret_refusal);
+
+/* The same where its wall has fallen: reason says so in the audit. The entry stays, revoked. */
+void registry_cut(struct vm_entry *e, enum reason reason, const char *detail);
+
+/* A VM that was refused before it was an entry, in the audit. */
+void registry_record_refused(struct registry *registry, const char *name, enum reason reason, const char *detail);
 
 /* why is for the audit: "asked for", "its process ended", ... The entry is gone. */
 void registry_remove(struct registry *r, struct vm_entry *e, const char *why);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "broker/proof.h"
 #include "broker/settings.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
@@ -172,8 +173,8 @@ int reload_apply(struct loaded *l, struct registry *r, int memfd)
         audit_set_options(r->audit, &(struct audit_options){.rotate_bytes = setup->config->audit_rotate_bytes,
                                             .sync = (enum audit_sync)setup->config->audit_sync,
                                             .required = setup->config->audit_required});
-        r->trust_declared = setup->config->trust_declared;
-        r->allow_container_standard = setup->config->allow_container_standard;
+        r->rules = &setup->config->wall;
         update_vms(l, r);
+        proof_all_again(r);
         return 0;
 }
