@@ -214,14 +214,8 @@ static int walk(const struct hierarchy *h, char *path, const char *monitors, con
         return 0;
 }
 
-struct sources {
-        const char *theirs; /* /proc/PID/cgroup */
-        const char *monitors;
-        const char *mounts;
-};
-
 /* v1 where the machine has this controller there, else v2. */
-static int read_ceiling(const struct sources *s, enum evidence_ceiling which, uint64_t *ret)
+static int read_ceiling(const struct cgroup_sources *s, enum evidence_ceiling which, uint64_t *ret)
 {
         const char *controller = controllers[which].controller;
         char path[PATH_MAX], monitors[PATH_MAX];
@@ -244,7 +238,7 @@ static int read_ceiling(const struct sources *s, enum evidence_ceiling which, ui
                   : walk(&h, path, monitors, &controllers[which].v2, 1, ret);
 }
 
-static void read_ceilings(const struct sources *s, struct evidence_cgroup *ret)
+void evidence_find_cgroup(const struct cgroup_sources *s, struct evidence_cgroup *ret)
 {
         char path[PATH_MAX];
 
@@ -270,5 +264,5 @@ void evidence_read_cgroup(int proc_fd, struct evidence_cgroup *ret)
         if (r < 0)
                 ret->error = -r;
         else
-                read_ceilings(&(struct sources){theirs, monitors, mounts}, ret);
+                evidence_find_cgroup(&(struct cgroup_sources){theirs, monitors, mounts}, ret);
 }

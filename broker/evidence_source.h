@@ -12,6 +12,15 @@ void evidence_read_threads(int proc_fd, struct evidence_threads *ret);
 void evidence_read_sandbox(int proc_fd, struct evidence_threads *t);
 
 void evidence_read_cgroup(int proc_fd, struct evidence_cgroup *ret);
+
+/* The same from texts: where the process is, where the monitor is, what is mounted where. */
+struct cgroup_sources {
+        const char *theirs;   /* /proc/PID/cgroup */
+        const char *monitors; /* /proc/self/cgroup */
+        const char *mounts;   /* /proc/self/mountinfo */
+};
+void evidence_find_cgroup(const struct cgroup_sources *sources, struct evidence_cgroup *ret);
+
 void evidence_read_memory(int proc_fd, struct evidence_memory *ret);
 
 /* A file below a directory, as text. 0 or a negative errno; the caller frees *ret_text. */

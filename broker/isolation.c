@@ -90,7 +90,9 @@ enum isolation_tier backend_declares(enum backend backend)
 bool isolation_satisfies(enum isolation_tier tier, enum isolation_tier minimum)
 {
         assert(tier < TIER_MAX_ && minimum < TIER_MAX_);
-        return tier != TIER_UNKNOWN && tiers[tier].rank >= tiers[minimum].rank;
+        /* A row that somebody forgot to rank counts as unknown: it satisfies nothing, and nothing satisfies it. */
+        return tiers[tier].rank > tiers[TIER_UNKNOWN].rank && tiers[minimum].rank > tiers[TIER_UNKNOWN].rank &&
+               tiers[tier].rank >= tiers[minimum].rank;
 }
 
 enum isolation_tier isolation_needed(const struct policy *policy, bool allow_container_standard)

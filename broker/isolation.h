@@ -12,7 +12,7 @@
 #include "broker/policy.h"
 
 enum isolation_tier {
-        TIER_UNKNOWN, /* proves nothing, satisfies nothing */
+        TIER_UNKNOWN, /* proves nothing, satisfies nothing; from here up: more resistance to kernel escape */
         TIER_CONTAINER,
         TIER_GVISOR,
         TIER_MICROVM,
@@ -39,7 +39,8 @@ enum isolation_tier backend_declares(enum backend backend);
 /* Backends that exist and that a broker cannot serve, by their word: why not, for a person; NULL for any other word. */
 const char *backend_refusal(const char *word);
 
-/* Is tier at least as resistant to kernel escape as minimum? TIER_UNKNOWN satisfies nothing, not even itself. */
+/* Is tier at least as resistant to kernel escape by a hostile tenant as minimum? TIER_UNKNOWN satisfies nothing, and
+ * nothing satisfies it: it is none that can be asked for. */
 bool isolation_satisfies(enum isolation_tier tier, enum isolation_tier minimum);
 
 /* The least tier for a policy: what its class needs, or require_isolation where that is more. */

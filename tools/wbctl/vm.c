@@ -92,27 +92,28 @@ static void print_list(const json_t *answer)
                         number_of(vm, "sessions_open"), number_of(vm, "bytes_up"), number_of(vm, "bytes_down"));
 }
 
-static void print_evidence(const json_t *evidence)
+/* One line a layer; `!` is one that was asked for or that the tier rests on, and that is not there. */
+static void print_layers(const json_t *layers)
 {
-        char program[512];
+        char fact[512];
+        json_t *layer;
+        size_t i;
 
-        if (!evidence) {
-                printf("  evidence    none: no pid was given\n");
-                return;
+        printf("\n  %-14s %-11s %s\n", "LAYER", "STATE", "FACT");
+        json_array_foreach (layers, i, layer) {
+                bool wanted = json_is_true(json_object_get(layer, "required")) ||
+                              json_is_true(json_object_get(layer, "tier_rests_on_it"));
+
+                printable(text_of(layer, "fact"), fact, sizeof(fact));
+                printf("%s %-14s %-11s %s\n", wanted && strcmp(text_of(layer, "state"), "present") != 0 ? "!" : " ",
+                        text_of(layer, "layer"), text_of(layer, "state"), fact);
         }
-        printable(text_of(evidence, "program"), program, sizeof(program));
-        printf("  program     %s\n", program);
-        printf("  uid         %lld\n", number_of(evidence, "uid"));
-        printf("  kvm vm      %s\n", json_is_true(json_object_get(evidence, "kvm_vm"))     ? "present"
-                                     : json_is_true(json_object_get(evidence, "readable")) ? "absent"
-                                                                                           : "unreadable");
-        printf("  mounts      %s\n",
-                json_is_true(json_object_get(evidence, "own_mount_namespace")) ? "own" : "the host's");
 }
 
 static void print_vm(const json_t *answer)
 {
-        static const char *const texts[] = {"state", "backend", "transport", "path", "tier", "isolation", "policy"};
+        static const char *const texts[] = {
+                "state", "backend", "transport", "path", "tier", "isolation", "checked", "policy"};
         static const char *const numbers[] = {"cid", "pid", "generation", "sessions_open", "sessions_total",
                 "denied_total", "bytes_up", "bytes_down"};
         const json_t *vm = json_object_get(answer, "vm");
@@ -124,7 +125,7 @@ static void print_vm(const json_t *answer)
         for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
                 if (i > 1 || number_of(vm, numbers[i]))
                         printf("  %-14s %lld\n", numbers[i], number_of(vm, numbers[i]));
-        print_evidence(json_object_get(vm, "evidence"));
+        print_layers(json_object_get(vm, "layers"));
 }
 
 static void print_activation(const json_t *answer)

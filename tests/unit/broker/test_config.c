@@ -46,36 +46,42 @@ static void test_defaults(void)
         CU_ASSERT_EQUAL(c->connect_ms, 10000);
         CU_ASSERT_EQUAL(c->idle_ms, 600000);
         CU_ASSERT_EQUAL(c->vsock_port, 0);
-        CU_ASSERT_FALSE(c->allow_container_standard);
-        CU_ASSERT_FALSE(c->trust_declared);
+        CU_ASSERT_FALSE(c->wall.allow_container_standard);
+        CU_ASSERT_FALSE(c->wall.trust_declared);
+        CU_ASSERT_EQUAL(c->wall.required, 0);
+        CU_ASSERT_EQUAL(c->wall.programs_n, 0);
+        CU_ASSERT_EQUAL(c->wall.recheck_s, 60);
         config_free(c);
 }
 
-static const char every_key[] = "state_dir: /s\n"
-                                "run_dir: /r\n"
-                                "user: wbbroker\n"
-                                "workers: 3\n"
-                                "audit: {dir: /a, required: false, rotate_bytes: 5000, sync: each}\n"
-                                "dns: {servers: [9.9.9.9, \"2620:fe::fe\"], timeout_ms: 100, cache_max_s: 7}\n"
-                                "floor: {deny: [5.5.5.0/24], deny_names: [vault.example.org]}\n"
-                                "services:\n"
-                                "  - {name: mirror.example.internal, ports: [443, 8443], connect: \"10.0.0.5:443\"}\n"
-                                "  - {name: other.example.internal, connect: \"unix:/run/mirror.sock\"}\n"
-                                "  - {name: six.example.internal, ports: [80], connect: \"[fd00::7]:80\"}\n"
-                                "inspect: {enabled: false, upstream_ca: /ca.pem}\n"
-                                "timeouts: {request_head_ms: 1, client_hello_ms: 2, connect_ms: 3, idle_ms: 4}\n"
-                                "vsock: {port: 1025}\n"
-                                "allow_container_standard: true\n"
-                                "isolation: {trust_declared: true, require_layers: []}\n"
-                                "vms:\n"
-                                "  - name: one\n"
-                                "    backend: firecracker\n"
-                                "    transport: hybrid\n"
-                                "    path: /run/vm/one.vsock\n"
-                                "    pid: 4242\n"
-                                "    agent: false\n"
-                                "    policy: one.yaml\n"
-                                "  - {name: two, backend: qemu, transport: vsock, cid: 7, policy: two.yaml}\n";
+static const char every_key[] =
+        "state_dir: /s\n"
+        "run_dir: /r\n"
+        "user: wbbroker\n"
+        "workers: 3\n"
+        "audit: {dir: /a, required: false, rotate_bytes: 5000, sync: each}\n"
+        "dns: {servers: [9.9.9.9, \"2620:fe::fe\"], timeout_ms: 100, cache_max_s: 7}\n"
+        "floor: {deny: [5.5.5.0/24], deny_names: [vault.example.org]}\n"
+        "services:\n"
+        "  - {name: mirror.example.internal, ports: [443, 8443], connect: \"10.0.0.5:443\"}\n"
+        "  - {name: other.example.internal, connect: \"unix:/run/mirror.sock\"}\n"
+        "  - {name: six.example.internal, ports: [80], connect: \"[fd00::7]:80\"}\n"
+        "inspect: {enabled: false, upstream_ca: /ca.pem}\n"
+        "timeouts: {request_head_ms: 1, client_hello_ms: 2, connect_ms: 3, idle_ms: 4}\n"
+        "vsock: {port: 1025}\n"
+        "allow_container_standard: true\n"
+        "isolation: {trust_declared: true, require_layers: [uid, cgroup], recheck_s: 7, programs: [{path: /bin/a}, "
+        "{sha256: "
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef}]}\n"
+        "vms:\n"
+        "  - name: one\n"
+        "    backend: firecracker\n"
+        "    transport: hybrid\n"
+        "    path: /run/vm/one.vsock\n"
+        "    pid: 4242\n"
+        "    agent: false\n"
+        "    policy: one.yaml\n"
+        "  - {name: two, backend: qemu, transport: vsock, cid: 7, policy: two.yaml}\n";
 
 static void test_every_key_is_bound(void)
 {
@@ -111,8 +117,17 @@ static void test_every_key_is_bound(void)
         CU_ASSERT_EQUAL(c->connect_ms, 3);
         CU_ASSERT_EQUAL(c->idle_ms, 4);
         CU_ASSERT_EQUAL(c->vsock_port, 1025);
-        CU_ASSERT_TRUE(c->allow_container_standard);
-        CU_ASSERT_TRUE(c->trust_declared);
+        CU_ASSERT_TRUE(c->wall.allow_container_standard);
+        CU_ASSERT_TRUE(c->wall.trust_declared);
+        CU_ASSERT_EQUAL(c->wall.required, LAYER_BIT(LAYER_UID) | LAYER_BIT(LAYER_CGROUP));
+        CU_ASSERT_EQUAL(c->wall.recheck_s, 7);
+        CU_ASSERT_EQUAL_FATAL(c->wall.programs_n, 2);
+        CU_ASSERT_STRING_EQUAL(c->wall.programs[0].path, "/bin/a");
+        CU_ASSERT_FALSE(c->wall.programs[0].has_sha256);
+        CU_ASSERT_PTR_NULL(c->wall.programs[1].path);
+        CU_ASSERT_TRUE(c->wall.programs[1].has_sha256);
+        CU_ASSERT_EQUAL(c->wall.programs[1].sha256[0], 0x01);
+        CU_ASSERT_EQUAL(c->wall.programs[1].sha256[31], 0xef);
         CU_ASSERT_EQUAL_FATAL(c->vms_n, 2);
         CU_ASSERT_STRING_EQUAL(c->vms[0].name, "one");
         CU_ASSERT_EQUAL(c->vms[0].backend, BACKEND_FIRECRACKER);
@@ -178,7 +193,14 @@ static const struct {
         {"inspect: {upstream_ca: ca.pem}\n", 1, 24, "absolute"},
         {"timeouts: {idle_ms: 86400001}\n", 1, 21, ""},
         {"vsock: {port: 0}\n", 1, 15, ""},
-        {"isolation: {require_layers: [seccomp]}\n", 1, 30, "not enforced"},
+        {"isolation: {require_layers: [seccomp, kvm]}\n", 1, 39, "uid, seccomp, netns, chroot or cgroup"},
+        {"isolation: {require_layers: [uid, uid]}\n", 1, 35, "already"},
+        {"isolation: {recheck_s: 0}\n", 1, 24, ""},
+        {"isolation: {programs: [{}]}\n", 1, 24, "path or sha256"},
+        {"isolation: {programs: [{path: a}]}\n", 1, 31, "absolute"},
+        {"isolation: {programs: [{sha256: 12}]}\n", 1, 33, "64 hexadecimal"},
+        {"isolation: {programs: [{sha256: 0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef}]}\n", 1, 33,
+                "lower case"},
         {"isolation: {require_layers: seccomp}\n", 1, 29, "list"},
         {"vms: [{name: a, backend: runc, policy: p}]\n", 1, 7, "transport"},
         {VM("transport: unix"), 2, 5, "`path`"},
@@ -191,7 +213,10 @@ static const struct {
         {VM("transport: unix, path: /x, pid: 0"), 2, 78, ""},
         {"vms:\n  - {name: -a, backend: runc, policy: p, transport: unix, path: /x}\n", 2, 5, "name"},
         {"vms:\n  - {name: a/b, backend: runc, policy: p, transport: unix, path: /x}\n", 2, 5, "name"},
-        {"vms:\n  - {name: a, backend: kata, policy: p, transport: unix, path: /x}\n", 2, 24, "firecracker"},
+        {"vms:\n  - {name: a, backend: kata, policy: p, transport: unix, path: /x}\n", 2, 24, "broker mode"},
+        {"vms:\n  - {name: a, backend: kubernetes, policy: p, transport: unix, path: /x}\n", 2, 24, "pod"},
+        {"vms:\n  - {name: a, backend: k8s, policy: p, transport: unix, path: /x}\n", 2, 24, "pod"},
+        {"vms:\n  - {name: a, backend: docker, policy: p, transport: unix, path: /x}\n", 2, 24, "firecracker"},
         {VM("transport: unix, path: /x") "  - {name: a, backend: runc, policy: p, transport: unix, path: /y}\n", 3, 12,
                 "already"},
         {VM("transport: unix, path: /x") "  - {name: b, backend: runc, policy: p, transport: unix, path: /x}\n", 3, 64,

@@ -1,150 +1,214 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "broker/wall.h"
 
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <CUnit/Basic.h>
+#include "tests/support/cases.h"
 
-static struct wall decide(enum backend backend, enum isolation_class class, const struct evidence *evidence, bool trust)
+#define ALL (LAYER_BIT(LAYER_MAX_) - 1)
+
+/* Layers of which these are present, those unreadable, and the rest absent. */
+static struct layers layers_of(layer_set present, layer_set unreadable)
 {
-        const struct policy policy = {.isolation = class, .require_isolation = -1};
-        struct wall_question q = {
-                .backend = backend, .has_evidence = evidence != NULL, .trust_declared = trust, .policy = &policy};
+        struct layers layers;
+
+        layers_without_evidence("the fact", &layers);
+        for (int i = 0; i < LAYER_MAX_; i++)
+                layers.of[i].state = present & LAYER_BIT(i)      ? LAYER_PRESENT
+                                     : unreadable & LAYER_BIT(i) ? LAYER_UNREADABLE
+                                                                 : LAYER_ABSENT;
+        return layers;
+}
+
+struct judged {
+        enum backend backend;
+        enum isolation_class class;
+        layer_set present, unreadable;
+        struct wall_rules rules;
+};
+
+static struct wall decide(const struct judged *j)
+{
+        const struct policy policy = {.isolation = j->class, .require_isolation = -1};
+        struct layers layers = layers_of(j->present, j->unreadable);
         struct wall w;
 
-        if (evidence)
-                q.evidence = *evidence;
-        wall_decide(&q, &w);
+        wall_decide(&(struct wall_question){j->backend, &layers, &j->rules, &policy}, &w);
         return w;
 }
 
-static const struct evidence kvm = {
-        .exists = true, .readable = true, .kvm_vm = true, .program = "/usr/bin/firecracker"};
-
-static void test_evidence_proves_the_declaration(void)
-{
-        struct wall w = decide(BACKEND_FIRECRACKER, CLASS_HOSTILE, &kvm, false);
-
-        CU_ASSERT_EQUAL(w.reason, REASON_ALLOWED);
-        CU_ASSERT_EQUAL(w.tier, TIER_MICROVM);
-        CU_ASSERT_TRUE(w.verified);
-}
-
-/* Each lacks one thing. */
-static void test_what_is_lacking_leaves_it_unknown(void)
+/* Each class behind each backend whose tier is proven. */
+static void test_each_class_behind_each_proven_backend(void)
 {
         static const struct {
                 enum backend backend;
-                struct evidence evidence;
-                const char *why;
-        } rows[] = {
-                {BACKEND_FIRECRACKER, {.exists = false}, "no such process"},
-                {BACKEND_FIRECRACKER, {.exists = true, .program = "/usr/bin/firecracker"}, "looked at"},
-                {BACKEND_FIRECRACKER, {.exists = true, .readable = true, .kvm_vm = true, .program = "/bin/sleep"},
-                        "another program"},
-                {BACKEND_QEMU, {.exists = true, .readable = true, .program = "/usr/bin/qemu-system-x86_64"},
-                        "no KVM VM"},
-                {BACKEND_GVISOR, {.exists = true, .readable = true, .program = "/bin/sh"}, "another program"},
-                {BACKEND_RUNC, {.exists = true, .readable = true, .program = "/bin/sh"}, "host's mounts"},
-                {BACKEND_OTHER, {.exists = true, .readable = true, .kvm_vm = true, .program = "/bin/x"},
-                        "declares nothing"},
+                enum isolation_tier tier;
+                enum reason reasons[CLASS_MAX_]; /* by class, without the flag */
+        } table[] = {
+#define OK   REASON_ALLOWED
+#define WEAK REASON_ISOLATION_TOO_WEAK
+#define NONE REASON_ISOLATION_UNKNOWN
+                /* standard, trusted, untrusted, hostile, wasm, devcontainer */
+                {BACKEND_FIRECRACKER, TIER_MICROVM, {OK, OK, OK, OK, OK, OK}},
+                {BACKEND_CLOUD_HYPERVISOR, TIER_MICROVM, {OK, OK, OK, OK, OK, OK}},
+                {BACKEND_QEMU, TIER_MICROVM, {OK, OK, OK, OK, OK, OK}},
+                {BACKEND_GVISOR, TIER_GVISOR, {OK, OK, OK, WEAK, OK, OK}},
+                {BACKEND_RUNC, TIER_CONTAINER, {WEAK, OK, WEAK, WEAK, WEAK, WEAK}},
+                {BACKEND_OTHER, TIER_UNKNOWN, {NONE, NONE, NONE, NONE, NONE, NONE}},
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-                struct wall w = decide(rows[i].backend, CLASS_TRUSTED, &rows[i].evidence, false);
+        CU_ASSERT_EQUAL(sizeof(table) / sizeof(*table), BACKEND_MAX_);
+        for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+                for (int class = 0; class < CLASS_MAX_; class ++) {
+                        struct judged j = {table[i].backend, (enum isolation_class) class, ALL, 0, {0}};
+                        struct wall w = decide(&j);
+                        bool bare = table[i].backend == BACKEND_RUNC && w.reason == WEAK;
+                        bool helped = class == CLASS_STANDARD || class == CLASS_WASM || class == CLASS_DEVCONTAINER;
 
-                CU_ASSERT_EQUAL(w.reason, REASON_ISOLATION_UNKNOWN);
-                CU_ASSERT_EQUAL(w.tier, TIER_UNKNOWN);
-                CU_ASSERT_FALSE(w.verified);
-                CU_ASSERT_PTR_NOT_NULL(strstr(w.message, rows[i].why));
-        }
+                        CU_ASSERT_EQUAL(w.tier, table[i].tier);
+                        CU_ASSERT_EQUAL(w.verified, table[i].tier != TIER_UNKNOWN);
+                        CU_ASSERT_EQUAL(w.reason, table[i].reasons[class]);
+                        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, isolation_class_name((enum isolation_class) class)));
+                        /* The operator's flag lets these three onto a bare container, and changes nothing else. */
+                        j.rules.allow_container_standard = true;
+                        CU_ASSERT_EQUAL(decide(&j).reason, bare && helped ? OK : table[i].reasons[class]);
+                }
+}
+
+static void test_without_what_it_rests_on_a_tier_is_unknown(void)
+{
+        for (int b = 0; b < BACKEND_MAX_; b++)
+                for (int i = 0; i < LAYER_MAX_; i++) {
+                        bool rests = wall_rests_on((enum backend)b) & LAYER_BIT(i);
+                        struct wall absent =
+                                decide(&(struct judged){(enum backend)b, CLASS_TRUSTED, ALL & ~LAYER_BIT(i), 0, {0}});
+                        struct wall unreadable = decide(&(struct judged){
+                                (enum backend)b, CLASS_TRUSTED, ALL & ~LAYER_BIT(i), LAYER_BIT(i), {0}});
+
+                        if (b == BACKEND_OTHER)
+                                continue;
+                        CU_ASSERT_EQUAL(absent.reason, rests ? NONE : OK);
+                        CU_ASSERT_EQUAL(unreadable.reason, rests ? NONE : OK);
+                        CU_ASSERT_EQUAL(absent.tier == TIER_UNKNOWN, rests);
+                        if (rests) {
+                                CU_ASSERT_PTR_NOT_NULL(strstr(absent.message, layer_name((enum layer)i)));
+                                CU_ASSERT_PTR_NOT_NULL(strstr(absent.message, "absent: the fact"));
+                                CU_ASSERT_PTR_NOT_NULL(strstr(unreadable.message, "unreadable: the fact"));
+                        }
+                }
+        CU_ASSERT_TRUE(wall_rests_on(BACKEND_QEMU) & LAYER_BIT(LAYER_KVM));
 }
 
 static void test_without_a_pid_nothing_is_verified(void)
 {
-        struct wall w = decide(BACKEND_FIRECRACKER, CLASS_TRUSTED, NULL, false);
+        struct wall w = decide(&(struct judged){BACKEND_FIRECRACKER, CLASS_TRUSTED, 0, ALL, {0}});
 
         CU_ASSERT_EQUAL(w.reason, REASON_ISOLATION_UNKNOWN);
-        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "no pid was given"));
+        CU_ASSERT_FALSE(w.verified);
         CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "trust_declared"));
 }
 
 static void test_declared_is_believed_where_the_operator_says_so(void)
 {
-        struct wall w = decide(BACKEND_FIRECRACKER, CLASS_HOSTILE, NULL, true);
+        struct judged j = {BACKEND_FIRECRACKER, CLASS_HOSTILE, 0, ALL, {.trust_declared = true}};
+        struct wall w = decide(&j);
 
         CU_ASSERT_EQUAL(w.reason, REASON_ALLOWED);
         CU_ASSERT_EQUAL(w.tier, TIER_MICROVM);
         CU_ASSERT_FALSE(w.verified);
-        CU_ASSERT_EQUAL(decide(BACKEND_OTHER, CLASS_TRUSTED, NULL, true).reason, REASON_ISOLATION_UNKNOWN);
+        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "unverified"));
+        j.backend = BACKEND_OTHER;
+        j.class = CLASS_TRUSTED;
+        CU_ASSERT_EQUAL(decide(&j).reason, REASON_ISOLATION_UNKNOWN);
+        CU_ASSERT_PTR_NOT_NULL(strstr(decide(&j).message, "declares nothing"));
 }
 
 static void test_too_weak_says_what_would_do(void)
 {
-        struct wall w = decide(BACKEND_GVISOR, CLASS_HOSTILE, NULL, true);
+        struct wall w = decide(&(struct judged){BACKEND_GVISOR, CLASS_HOSTILE, ALL, 0, {0}});
 
         CU_ASSERT_EQUAL(w.reason, REASON_ISOLATION_TOO_WEAK);
-        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "gvisor"));
-        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "microvm"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "of tier gvisor"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "asks for microvm"));
         CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "firecracker, cloud-hypervisor, qemu"));
 }
 
-static void test_a_real_process(void)
+static void test_a_demanded_layer_that_is_missing_refuses(void)
 {
-        struct evidence e;
-        pid_t pid = fork();
-        int pidfd = -1;
+        static const enum layer demanded[] = {LAYER_UID, LAYER_SECCOMP, LAYER_NETNS, LAYER_CHROOT, LAYER_CGROUP};
 
-        if (pid == 0) {
-                pause();
-                _exit(0);
+        for (size_t i = 0; i < sizeof(demanded) / sizeof(*demanded); i++) {
+                layer_set bit = LAYER_BIT(demanded[i]);
+                struct judged j = {BACKEND_QEMU, CLASS_TRUSTED, ALL, 0, {.required = bit | LAYER_BIT(LAYER_UID)}};
+                struct wall w;
+
+                CU_ASSERT_EQUAL(decide(&j).reason, REASON_ALLOWED);
+                j.present = ALL & ~bit;
+                w = decide(&j);
+                CU_ASSERT_EQUAL(w.reason, REASON_ISOLATION_TOO_WEAK);
+                CU_ASSERT_PTR_NOT_NULL(strstr(w.message, layer_name(demanded[i])));
+                CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "require_layers"));
+                j.unreadable = bit;
+                CU_ASSERT_EQUAL(decide(&j).reason, REASON_ISOLATION_UNKNOWN);
+                /* Trust is of the tier; a layer is demanded to be seen. */
+                j.rules.trust_declared = true;
+                CU_ASSERT_EQUAL(decide(&j).reason, REASON_ISOLATION_UNKNOWN);
         }
-        CU_ASSERT_EQUAL(evidence_gather(pid, &e, &pidfd), 0);
-        CU_ASSERT_TRUE(e.exists);
-        CU_ASSERT_TRUE(e.readable);
-        CU_ASSERT_FALSE(e.kvm_vm);
-        CU_ASSERT_FALSE(e.own_mount_namespace);
-        CU_ASSERT_EQUAL(e.uid, geteuid());
-        CU_ASSERT_PTR_NOT_NULL(strstr(e.program, "test_wall"));
-        CU_ASSERT_TRUE(pidfd >= 0);
-        close(pidfd);
+}
 
-        /* A zombie is no process any more, though its number is taken still. */
-        kill(pid, SIGKILL);
-        (void)waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT);
-        CU_ASSERT_EQUAL(evidence_gather(pid, &e, &pidfd), 0);
-        CU_ASSERT_FALSE(e.exists);
-        CU_ASSERT_EQUAL(pidfd, -1);
-        (void)waitpid(pid, NULL, 0);
-        CU_ASSERT_EQUAL(evidence_gather(pid, &e, &pidfd), 0);
-        CU_ASSERT_FALSE(e.exists);
-        CU_ASSERT_EQUAL(pidfd, -1);
+static struct wall decide_again(const struct judged *j, layer_set before, bool was_verified)
+{
+        const struct policy policy = {.isolation = j->class, .require_isolation = -1};
+        struct layers now = layers_of(j->present, j->unreadable), then = layers_of(before, 0);
+        struct wall w;
+
+        wall_decide_again(&(struct wall_question){j->backend, &now, &j->rules, &policy}, &then, was_verified, &w);
+        return w;
+}
+
+static void test_a_layer_that_vanished_ends_it(void)
+{
+        struct judged j = {BACKEND_QEMU, CLASS_HOSTILE, ALL, 0, {0}};
+        struct wall w;
+
+        CU_ASSERT_EQUAL(decide_again(&j, ALL, true).reason, REASON_ALLOWED);
+        CU_ASSERT_EQUAL(decide_again(&j, ALL & ~LAYER_BIT(LAYER_UID), true).reason, REASON_ALLOWED);
+        j.present = ALL & ~LAYER_BIT(LAYER_CGROUP);
+        w = decide_again(&j, ALL, true);
+        CU_ASSERT_EQUAL(w.reason, REASON_ISOLATION_TOO_WEAK);
+        CU_ASSERT_PTR_NOT_NULL(strstr(w.message, "cgroup has vanished"));
+        /* It was not there before: nothing changed. */
+        CU_ASSERT_EQUAL(decide_again(&j, ALL & ~LAYER_BIT(LAYER_CGROUP), true).reason, REASON_ALLOWED);
+        /* It may stand still; nobody demanded to see it. */
+        j.unreadable = LAYER_BIT(LAYER_CGROUP);
+        CU_ASSERT_EQUAL(decide_again(&j, ALL, true).reason, REASON_ALLOWED);
+        j.rules.required = LAYER_BIT(LAYER_CGROUP);
+        CU_ASSERT_EQUAL(decide_again(&j, ALL, true).reason, REASON_ISOLATION_UNKNOWN);
+}
+
+static void test_what_was_verified_is_not_believed_later(void)
+{
+        struct judged j = {BACKEND_QEMU, CLASS_HOSTILE, ALL & ~LAYER_BIT(LAYER_KVM), LAYER_BIT(LAYER_KVM),
+                {.trust_declared = true}};
+
+        CU_ASSERT_EQUAL(decide_again(&j, ALL, false).reason, REASON_ALLOWED);
+        CU_ASSERT_EQUAL(decide_again(&j, ALL, true).reason, REASON_ISOLATION_UNKNOWN);
 }
 
 int main(void)
 {
         CU_TestInfo tests[] = {
-                {"evidence proves the declaration", test_evidence_proves_the_declaration},
-                {"what is lacking leaves it unknown", test_what_is_lacking_leaves_it_unknown},
+                {"each class behind each proven backend", test_each_class_behind_each_proven_backend},
+                {"without what it rests on a tier is unknown", test_without_what_it_rests_on_a_tier_is_unknown},
                 {"without a pid nothing is verified", test_without_a_pid_nothing_is_verified},
                 {"declared is believed where the operator says so",
                         test_declared_is_believed_where_the_operator_says_so},
                 {"too weak says what would do", test_too_weak_says_what_would_do},
-                {"a real process", test_a_real_process},
+                {"a demanded layer that is missing refuses", test_a_demanded_layer_that_is_missing_refuses},
+                {"a layer that vanished ends it", test_a_layer_that_vanished_ends_it},
+                {"what was verified is not believed later", test_what_was_verified_is_not_believed_later},
                 CU_TEST_INFO_NULL,
         };
-        CU_SuiteInfo suites[] = {{"wall", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
 
-        if (CU_initialize_registry() || CU_register_suites(suites))
-                return CU_get_error();
-        CU_basic_set_mode(CU_BRM_VERBOSE);
-        CU_basic_run_tests();
-
-        unsigned failed = CU_get_number_of_failures();
-        CU_cleanup_registry();
-        return failed ? 1 : 0;
+        return cases_run("wall", tests);
 }
