@@ -46,10 +46,11 @@ struct evidence_program {
         uint8_t sha256[32];
 };
 
-/* Does it have its own, neither the host's (that of process 1) nor the monitor's? */
+/* Does it have its own, neither the host's nor the monitor's? */
 struct evidence_own {
         int32_t error;
         bool own;
+        bool host_unseen; /* the host's could not be read, so it was compared with the monitor's alone */
 };
 
 enum evidence_namespace {

@@ -20,7 +20,8 @@
 
 #define FILE_MAX_BYTES    (4u << 20) /* of one file of /proc: mappings, some 40000 lines */
 #define PROGRAM_MAX_BYTES (512 << 20)
-#define DESCRIPTORS_MAX   (1u << 20) /* fs.nr_open's default */
+#define PF_KTHREAD        0x00200000u /* linux/sched.h */
+#define DESCRIPTORS_MAX   (1u << 20)  /* fs.nr_open's default */
 
 int evidence_read_file(int dir_fd, const char *name, char **ret_text)
 {
@@ -154,27 +155,49 @@ static bool same_file(const struct stat *a, const struct stat *b)
         return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+/* kthreadd, which is the host's by its nature; in a pid namespace of its own the monitor sees some other process 2. */
+static bool is_kernel_thread(int pid)
+{
+        _cleanup_free_ char *text = NULL;
+        char path[32];
+        const char *end;
+        unsigned flags = 0;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+        if (evidence_read_file(AT_FDCWD, path, &text) < 0)
+                return false;
+        end = strrchr(text, ')');
+        return end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & PF_KTHREAD);
+}
+
+/* The host's, as process 1 or the kernel's own threads have it. */
+static bool find_hosts(const char *name, struct stat *ret)
+{
+        char path[64];
+
+        (void)snprintf(path, sizeof(path), "/proc/1/%s", name);
+        if (stat(path, ret) == 0)
+                return true;
+        (void)snprintf(path, sizeof(path), "/proc/2/%s", name);
+        return is_kernel_thread(2) && stat(path, ret) == 0;
+}
+
 /*
- * Compared with the monitor's own and with that of process 1: the monitor can be confined itself, and what has only
- * left the monitor's namespace may stand in the host's.
+ * Compared with the monitor's own and with the host's: the monitor can be confined itself, and what has only left the
+ * monitor's namespace may stand in the host's.
  */
 static void compare(int proc_fd, const char *name, struct evidence_own *ret)
 {
-        struct stat theirs, other;
+        struct stat theirs, own, hosts;
         char path[64];
 
-        if (fstatat(proc_fd, name, &theirs, 0) < 0) {
+        (void)snprintf(path, sizeof(path), "/proc/self/%s", name);
+        if (fstatat(proc_fd, name, &theirs, 0) < 0 || stat(path, &own) < 0) {
                 ret->error = errno;
                 return;
         }
-        (void)snprintf(path, sizeof(path), "/proc/self/%s", name);
-        if (stat(path, &other) == 0 && same_file(&theirs, &other))
-                return;
-        (void)snprintf(path, sizeof(path), "/proc/1/%s", name);
-        if (stat(path, &other) < 0)
-                ret->error = errno;
-        else
-                ret->own = !same_file(&theirs, &other);
+        ret->host_unseen = !find_hosts(name, &hosts);
+        ret->own = !same_file(&theirs, &own) && (ret->host_unseen || !same_file(&theirs, &hosts));
 }
 
 static void read_namespaces(int proc_fd, struct evidence_own ret[NAMESPACE_MAX_])

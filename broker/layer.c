@@ -205,6 +205,12 @@ static void find_capabilities(const struct layer_question *q, struct layer_findi
 
 /* ---- what it sees */
 
+static void note_unseen(struct layer_finding *to, const struct evidence_own *own)
+{
+        if (own->own && own->host_unseen)
+                note(to, " (compared with the broker's alone: that of process 1 cannot be read)");
+}
+
 static void find_root(const struct layer_question *q, struct layer_finding *to)
 {
         const struct evidence_own *root = &q->evidence->root;
@@ -213,6 +219,7 @@ static void find_root(const struct layer_question *q, struct layer_finding *to)
                 return;
         find(to, root->own ? LAYER_PRESENT : LAYER_ABSENT,
                 root->own ? "its root is not the host's" : "the host's root");
+        note_unseen(to, root);
 }
 
 static void find_namespace(const struct layer_question *q, enum evidence_namespace which, struct layer_finding *to)
@@ -226,9 +233,11 @@ static void find_namespace(const struct layer_question *q, enum evidence_namespa
         const struct evidence_own *ns = &q->evidence->namespaces[which];
 
         static_assert(COUNT(names) == NAMESPACE_MAX_, "a namespace has no name");
-        if (!is_unreadable(to, ns->error, "its namespace or the host's"))
-                find(to, ns->own ? LAYER_PRESENT : LAYER_ABSENT, "%s %s namespace", ns->own ? "its own" : "the host's",
-                        names[which]);
+        if (is_unreadable(to, ns->error, "its namespace"))
+                return;
+        find(to, ns->own ? LAYER_PRESENT : LAYER_ABSENT, "%s %s namespace", ns->own ? "its own" : "the host's",
+                names[which]);
+        note_unseen(to, ns);
 }
 
 /* ---- what it can use up */
