@@ -21,12 +21,15 @@ struct entry {
         char name[];
 };
 
+LIST_HEAD(entry_list, entry);
+TAILQ_HEAD(entry_queue, entry);
+
 struct dns_cache {
         uint64_t seed;
         size_t count;
         size_t most;
-        LIST_HEAD(, entry) rows[HASH_ROWS];
-        TAILQ_HEAD(, entry) ages;
+        struct entry_list rows[HASH_ROWS];
+        struct entry_queue ages;
 };
 
 uint64_t dns_cache_lifetime_ns(const struct dns_answer *answer, uint64_t ttl_s, uint64_t most_s)

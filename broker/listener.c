@@ -23,9 +23,10 @@ struct listener {
         struct event resume;
 };
 
-static int open_spare(void)
+/* Any descriptor will do; this one needs no file. */
+static int open_spare(const struct listener *l)
 {
-        return open("/", O_PATH | O_CLOEXEC);
+        return fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
 }
 
 /*
@@ -40,7 +41,7 @@ static void back_off(struct listener *l)
                 l->spare_fd = close_fd(l->spare_fd);
                 close_fd(accept4(l->fd, NULL, NULL, SOCK_CLOEXEC));
         }
-        l->spare_fd = open_spare();
+        l->spare_fd = open_spare(l);
         event_del(&l->acceptable);
         event_add(&l->resume, &pause);
 }
@@ -84,7 +85,7 @@ int listener_new(struct vm *vm, int fd, struct listener **ret)
                 return -ENOMEM;
         l->vm = vm;
         l->fd = fd;
-        l->spare_fd = open_spare();
+        l->spare_fd = open_spare(l);
         event_assign(&l->acceptable, vm->context->base, fd, EV_READ | EV_PERSIST, on_acceptable, l);
         event_assign(&l->resume, vm->context->base, -1, 0, on_resume, l);
         event_add(&l->acceptable, NULL);

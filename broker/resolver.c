@@ -17,6 +17,10 @@
 
 #define NAMES_MOST 2048u /* in the cache */
 
+LIST_HEAD(watch_list, watch);
+LIST_HEAD(question_list, question);
+LIST_HEAD(waiter_list, resolver_waiter);
+
 /* A socket of c-ares while it wants something of it. */
 struct watch {
         LIST_ENTRY(watch) in_resolver;
@@ -30,7 +34,7 @@ struct question {
         LIST_ENTRY(question) in_resolver; /* in flight, or finished and not delivered */
         struct resolver *resolver;
         struct hostname name;
-        LIST_HEAD(, resolver_waiter) waiters;
+        struct waiter_list waiters;
         unsigned pending; /* queries, and one while it is being started */
         bool timed_out;   /* a type had no answer in time */
         bool failed;      /* a type had an answer that is none */
@@ -49,9 +53,9 @@ struct resolver {
         size_t servers_n;
         bool rotate;        /* the first server let a question time out */
         unsigned in_flight; /* questions */
-        LIST_HEAD(, watch) watches;
-        LIST_HEAD(, question) questions;
-        LIST_HEAD(, question) finished;
+        struct watch_list watches;
+        struct question_list questions;
+        struct question_list finished;
         struct event timer;
         struct event deliver;
 };

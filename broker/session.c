@@ -82,6 +82,7 @@ void session_set_deadline(struct session *s, uint64_t timeout_ms)
 void session_set_state(struct session *s, enum session_state state)
 {
         const struct worker_settings *settings = settings_of(s);
+        uint64_t deadline_ns = s->state == SESSION_GREETING ? s->deadline_ns : 0;
 
         if (s->state == SESSION_CLOSED || (s->state == SESSION_LINGERING && state != SESSION_CLOSED))
                 return; /* an end is final */
@@ -94,9 +95,12 @@ void session_set_state(struct session *s, enum session_state state)
         case SESSION_FIRST_BYTES: session_set_deadline(s, settings->client_hello_ms); break;
         case SESSION_HEAD:
         case SESSION_INNER_HEAD:
-                session_set_deadline(s, s->requests_seen ? settings->idle_ms : settings->request_head_ms);
+                if (deadline_ns)
+                        s->deadline_ns = deadline_ns; /* the first byte does not begin the time anew */
+                else
+                        session_set_deadline(s, s->requests_seen ? settings->idle_ms : settings->request_head_ms);
                 break;
-        case SESSION_SOCKS5: session_set_deadline(s, settings->request_head_ms); break;
+        case SESSION_SOCKS5: s->deadline_ns = deadline_ns; break;
         case SESSION_EXCHANGE:
         case SESSION_RELAYING: s->active_ns = clock_monotonic_ns(); break;
         case SESSION_LINGERING:
@@ -122,6 +126,12 @@ void session_moved(struct session *s, uint64_t up, uint64_t down)
         s->vm->stats.bytes_down += down;
 }
 
+static void no_memory(struct session *s)
+{
+        vm_warn(s->vm, "its connections hold as much memory as they may, one is closed");
+        session_set_state(s, SESSION_CLOSED);
+}
+
 void *session_alloc(struct session *s, size_t n)
 {
         void *p = NULL;
@@ -131,10 +141,8 @@ void *session_alloc(struct session *s, size_t n)
                 if (!p)
                         budget_return(&s->vm->budget, n);
         }
-        if (!p) {
-                log_warning("vm %s: its connections hold as much memory as they may, one is closed", s->vm->name);
-                session_set_state(s, SESSION_CLOSED);
-        }
+        if (!p)
+                no_memory(s);
         return p;
 }
 
@@ -160,8 +168,7 @@ bool session_read_client(struct session *s, size_t held_max)
 
         if (peer_fill(&s->client, room < SESSION_CHUNK_BYTES ? room : SESSION_CHUNK_BYTES) >= 0)
                 return true;
-        log_warning("vm %s: its connections hold as much memory as they may, one is closed", s->vm->name);
-        session_set_state(s, SESSION_CLOSED);
+        no_memory(s);
         return false;
 }
 

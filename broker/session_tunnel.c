@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
 #include "broker/session_private.h"
 #include "proto/base/clock.h"
 
@@ -33,18 +35,22 @@ void session_tunnel_opened(struct session *s)
 /* The whole ClientHello is here, and more of the client's bytes perhaps. */
 static void judge_hello(struct session *s)
 {
+        char named[CLIENT_HELLO_NAME_MAX + 32] = "";
+
         s->request.protocol = PROTOCOL_TLS;
         s->ech = s->hello->ech;
 
         enum reason reason = session_decide_again(s);
         if (reason == REASON_ALLOWED)
                 reason = client_hello_judge(s->hello, &s->request.host);
+        if (reason == REASON_SNI_MISMATCH)
+                (void)snprintf(named, sizeof(named), "the ClientHello names %s", s->hello->name);
         session_release(s, s->hello, sizeof(*s->hello));
         s->hello = NULL;
         if (reason == REASON_ALLOWED)
                 session_relay(s);
         else
-                session_deny(s, reason, NULL);
+                session_deny(s, reason, named[0] ? named : NULL);
 }
 
 static void step_hello(struct session *s)
@@ -87,12 +93,15 @@ void session_relay(struct session *s)
 {
         struct worker_context *context = s->vm->context;
 
+        size_t held_bytes = buffer_used(&s->client.in);
+
         s->speaks = SPEAKS_NOTHING;
         if (relay_init(&s->relay, &s->client, &s->server, &context->pipes, &s->vm->limits, s->counted_rule) < 0) {
                 session_set_state(s, SESSION_CLOSED);
                 return;
         }
-        session_moved(s, buffer_used(&s->server.out), 0);
+        limits_owe(&s->vm->limits, s->counted_rule, LIMITS_UP, held_bytes);
+        session_moved(s, held_bytes, 0);
         session_set_state(s, SESSION_RELAYING);
 }
 

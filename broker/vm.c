@@ -13,6 +13,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 
+#define WARN_EVERY_NS (10 * NSEC_PER_SEC)
+
 static int open_listeners(struct vm *vm, const struct vm_config *config)
 {
         vm->listeners = calloc(config->listeners_n ? config->listeners_n : 1, sizeof(struct listener *));
@@ -162,6 +164,16 @@ void vm_drain(struct vm *vm)
         for_each_session(vm, session_drain);
 }
 
+void vm_warn(struct vm *vm, const char *text)
+{
+        uint64_t now_ns = clock_monotonic_ns();
+
+        if (vm->warned_ns && now_ns - vm->warned_ns < WARN_EVERY_NS)
+                return;
+        vm->warned_ns = now_ns;
+        log_warning("vm %s: %s", vm->name, text);
+}
+
 /* The client has not said what it speaks; most speak HTTP, and whoever does not sees a close. */
 static void turn_away(struct vm *vm, int fd)
 {
@@ -192,7 +204,6 @@ void vm_accept(struct vm *vm, int fd)
                 return;
         }
 
-        int r = session_new(vm, fd);
-        if (r < 0)
-                log_write_errno(LOG_LEVEL_WARNING, r, "vm %s: cannot take a connection", vm->name);
+        if (session_new(vm, fd) < 0)
+                vm_warn(vm, "its connections hold as much memory as they may, one is not taken");
 }

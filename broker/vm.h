@@ -54,6 +54,7 @@ struct vm {
         struct session_list sessions;
         size_t sessions_n;
         struct vm_stats stats;
+        uint64_t warned_ns; /* a guest cannot fill the log */
         struct listener **listeners;
         size_t listeners_n;
 };
@@ -77,6 +78,9 @@ void vm_judge_again(struct vm *vm);
 
 /* Stops accepting and ends what is idle. */
 void vm_drain(struct vm *vm);
+
+/* A line in the log of what a guest does wrong, now and then. */
+void vm_warn(struct vm *vm, const char *text);
 
 /* A guest's connection; takes fd. One over the VM's bound is answered and closed. */
 void vm_accept(struct vm *vm, int fd);

@@ -16,10 +16,12 @@
 
 #define STOP_CHECK_MS 20u
 
+LIST_HEAD(vm_list, vm);
+
 struct worker {
         struct worker_context context;
         pthread_t thread;
-        LIST_HEAD(, vm) vms;
+        struct vm_list vms;
         bool stopping; /* ends as soon as no session is left, or drain_ends has passed */
         struct event drain_ends;
         struct event stop_check;

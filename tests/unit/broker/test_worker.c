@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -538,6 +539,39 @@ static void test_removed_vm_leaves_nothing(void)
         CU_ASSERT_EQUAL(open_fds(), before);
 }
 
+/* Without descriptors a client is closed or waits, the processor is left alone, and afterwards all is well. */
+static void test_no_descriptors_left(void)
+{
+        struct rlimit before, none;
+        struct rusage used[2];
+        struct world w;
+        int clients[8], server;
+
+        world_open(&w, open_policy, true);
+        for (unsigned i = 0; i < 8; i++)
+                clients[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        CU_ASSERT_EQUAL(getrlimit(RLIMIT_NOFILE, &before), 0);
+        none = (struct rlimit){.rlim_cur = open_fds() + 1, .rlim_max = before.rlim_max};
+        CU_ASSERT_EQUAL(setrlimit(RLIMIT_NOFILE, &none), 0);
+        (void)getrusage(RUSAGE_SELF, &used[0]);
+        struct sockaddr_un to = {.sun_family = AF_UNIX};
+        (void)snprintf(to.sun_path, sizeof(to.sun_path), "%s/1025", w.dir);
+        for (unsigned i = 0; i < 8; i++)
+                CU_ASSERT_EQUAL(connect(clients[i], (struct sockaddr *)&to, sizeof(to)), 0);
+        usleep(500000);
+        (void)getrusage(RUSAGE_SELF, &used[1]);
+        CU_ASSERT_EQUAL(setrlimit(RLIMIT_NOFILE, &before), 0);
+        CU_ASSERT(used[1].ru_utime.tv_sec - used[0].ru_utime.tv_sec < 1);
+        CU_ASSERT(used[1].ru_nvcsw - used[0].ru_nvcsw < 200);
+        for (unsigned i = 0; i < 8; i++)
+                close(clients[i]);
+        int client = tunnel(&w, 7, &server);
+        close(client);
+        close(server);
+        CU_ASSERT(sessions_end(&w));
+        world_close(&w);
+}
+
 /* Clients that say anything in any pieces and go at any moment; the server answers at random or goes. */
 static void test_hostile_clients(void)
 {
@@ -610,6 +644,7 @@ int main(void)
                 {"a dead connection to the server", test_dead_server_connection},
                 {"drain", test_drain},
                 {"a removed VM leaves nothing", test_removed_vm_leaves_nothing},
+                {"no descriptors left", test_no_descriptors_left},
                 {"hostile clients", test_hostile_clients},
                 CU_TEST_INFO_NULL,
         };
