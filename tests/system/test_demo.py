@@ -78,6 +78,10 @@ class World:
         os.makedirs(self.tmp)
         os.makedirs(f"{WORK}/internet")
         os.environ["TMPDIR"] = self.tmp
+        # The images are the test's own; the kernel was fetched while there was a network.
+        os.makedirs(f"{WORK}/cache/wb")
+        os.symlink(os.path.dirname(os.environ["WB_SYSTEM_TEST_KERNEL"]), f"{WORK}/cache/wb/kernel")
+        os.environ["XDG_CACHE_HOME"] = f"{WORK}/cache"
         subprocess.run([f"{TOP}/tests/support/internet", f"{WORK}/internet", "allowed.example.org", "denied.example.org",
                         "inside.example.org"], check=True)
         self.ca = f"{WORK}/internet/ca.pem"
@@ -462,8 +466,9 @@ def main():
     if os.geteuid() != 0:
         print("skipped: wants root for its namespaces")
         sys.exit(SKIPPED)
-    if os.environ.get("WB_SYSTEM_TEST_INSIDE") != "1":
-        os.environ["WB_SYSTEM_TEST_INSIDE"] = "1"
+    if "WB_SYSTEM_TEST_KERNEL" not in os.environ:
+        fetched = subprocess.run([f"{TOP}/images/microvm/build", "--fetch"], check=True, stdout=subprocess.PIPE, text=True)
+        os.environ["WB_SYSTEM_TEST_KERNEL"] = fetched.stdout.strip()
         os.execvp("unshare", ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", sys.executable,
                               os.path.abspath(__file__), *sys.argv[1:]])
     BIN = os.path.abspath(sys.argv[1])
