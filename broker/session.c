@@ -105,7 +105,7 @@ void session_set_state(struct session *s, enum session_state state)
         case SESSION_RELAYING: s->active_ns = clock_monotonic_ns(); break;
         case SESSION_LINGERING:
                 session_close_server(s);
-                session_set_deadline(s, LINGER_MS);
+                session_set_deadline(s, settings->idle_ms); /* to read our last words; step_lingering() shortens it */
                 break;
         case SESSION_RESOLVING:
         case SESSION_DIALLING:
@@ -205,8 +205,10 @@ static void step_greeting(struct session *s)
 static void step_lingering(struct session *s)
 {
         (void)peer_flush(&s->client);
-        if (!buffer_used(&s->client.out))
+        if (!buffer_used(&s->client.out) && !s->client.finished) {
                 peer_finish(&s->client);
+                session_set_deadline(s, LINGER_MS);
+        }
         buffer_done(&s->client.in);
         (void)peer_fill(&s->client, SESSION_CHUNK_BYTES);
         buffer_done(&s->client.in);
@@ -257,8 +259,9 @@ static void arm(struct session *s)
 
         if (s->rate_wait_ns && now_ns + s->rate_wait_ns < next_ns)
                 next_ns = now_ns + s->rate_wait_ns;
-        /* A client that has half-closed can still go away altogether, of which no event tells. */
-        if (s->client.eof && s->state != SESSION_LINGERING && now_ns + HANG_UP_CHECK_NS < next_ns)
+        /* Of a client that is not read, or has half-closed, no event tells when it goes away altogether. */
+        if ((s->client.eof || !s->client.wants_read) && s->state != SESSION_LINGERING &&
+                now_ns + HANG_UP_CHECK_NS < next_ns)
                 next_ns = now_ns + HANG_UP_CHECK_NS;
         if (next_ns == UINT64_MAX || (s->armed_ns && s->armed_ns <= next_ns))
                 return; /* firing too early does no harm */
@@ -341,6 +344,8 @@ static void on_timer(evutil_socket_t fd, short what, void *userdata)
         s->rate_wait_ns = 0;
         if (limit_ns(s) && clock_monotonic_ns() >= limit_ns(s))
                 time_is_up(s);
+        else if (s->state != SESSION_RELAYING && peer_hung_up(&s->client))
+                session_set_state(s, SESSION_CLOSED); /* what a relay still holds is on its way */
         session_step(s);
 }
 

@@ -496,6 +496,56 @@ static void test_dead_server_connection(void)
         world_close(&w);
 }
 
+static uint64_t bytes_down(const struct world *w)
+{
+        struct vm_stats stats = {0};
+
+        (void)worker_vm_stats(w->worker, w->vm, &stats);
+        return stats.bytes_down;
+}
+
+/* An answer that ends with the connection, of `most` bytes or as many as are taken while nobody reads; their number. */
+static size_t answer_unread(struct world *w, size_t most, int *ret_client)
+{
+        char chunk[4096] = {0};
+        size_t sent = 0;
+        int client = *ret_client = dial(w);
+
+        say(client, "GET http://origin.example.org/a HTTP/1.0\r\n\r\n");
+        int server = origin_accept(w);
+        (void)hear(server, "\r\n\r\n");
+        say(server, "HTTP/1.0 200 OK\r\n\r\n");
+        for (uint64_t before = 1; sent < most && bytes_down(w) != before;) {
+                before = bytes_down(w);
+                CU_ASSERT_EQUAL(io_write_full(server, chunk, sizeof(chunk)), 0);
+                sent += sizeof(chunk);
+                usleep(3000);
+        }
+        close(server);
+        return sent;
+}
+
+/* A client that takes its time gets the whole answer, though the connection ends behind it. */
+static void test_slow_reader_of_the_last_bytes(void)
+{
+        struct world w;
+        char chunk[4096];
+        size_t n = 0;
+        int client;
+
+        world_open(&w, open_policy, true);
+        size_t held = answer_unread(&w, SIZE_MAX, &client);
+        close(client);
+        size_t sent = answer_unread(&w, held - 12288, &client); /* all is read from the server, not all is written */
+        usleep(2500000);
+        for (ssize_t k; (k = read(client, chunk, sizeof(chunk))) > 0;)
+                n += (size_t)k;
+        CU_ASSERT(n > sent && n < sent + 200); /* the head comes on top */
+        close(client);
+        CU_ASSERT(sessions_end(&w));
+        world_close(&w);
+}
+
 static void test_drain(void)
 {
         struct world w;
@@ -642,6 +692,7 @@ int main(void)
                 {"a rate", test_rate},
                 {"a rate counts heads", test_rate_of_heads},
                 {"a dead connection to the server", test_dead_server_connection},
+                {"a slow reader of the last bytes", test_slow_reader_of_the_last_bytes},
                 {"drain", test_drain},
                 {"a removed VM leaves nothing", test_removed_vm_leaves_nothing},
                 {"no descriptors left", test_no_descriptors_left},
