@@ -11,7 +11,7 @@
  * cid with vsock
  *   {"op":"vm_rm","name":"demo"}
  *   {"op":"vm_ls"}                                               -> "vms": [VM, ...]
- *   {"op":"vm_show","name":"demo"}                               -> "vm": VM with evidence
+ *   {"op":"vm_show","name":"demo"}                               -> "vm": VM with layers and evidence
  *   {"op":"vm_policy","name":"demo","policy":"...","policy_file":"demo.yaml"}
  *   {"op":"vm_activate","name":"demo","secrets":{"TOKEN":"base64"}}  secrets may be absent
  *                                                -> "generation", "steps": [{name, ok, detail,

@@ -196,7 +196,7 @@ int proof_again(struct vm_entry *e, struct refusal *ret_refusal)
                 return 0;
         r = e->config.pid ? gather(e) : 0;
         /* Its end is seen by itself, and the VM goes then. */
-        if (r == -ESRCH)
+        if (r == -ESRCH && has_ended(e->pidfd))
                 return refuse_process(e, ret_refusal, r);
         if (r == 0)
                 r = find_layers(e, &e->layers);
@@ -262,7 +262,7 @@ int proof_watch(struct vm_entry *e)
         e->recheck_event = event_new(e->registry->base, -1, 0, on_recheck, e);
         if (!e->pid_event || !e->recheck_event || event_add(e->pid_event, NULL) < 0)
                 return -ENOMEM;
-        return arm(e, 1 + e->registry->vms_n % SPREAD);
+        return arm(e, SPREAD / 2 + 1 + e->registry->vms_n % (SPREAD / 2));
 }
 
 void proof_done(struct vm_entry *e)
