@@ -158,7 +158,7 @@ class Tiers(Case):
     def test_gvisor_is_its_sandbox_and_no_other_process(self):
         self.begin()
         runsc = subprocess.Popen(["runsc", "--root=" + self.dir + "/runsc", "--ignore-cgroups", "--network=none", "do", "sleep", "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL, start_new_session=True)
+                                 stderr=subprocess.DEVNULL, start_new_session=True, env=dict(os.environ, TMPDIR=self.dir))
         try:
             def find(word):
                 for d in glob.glob("/proc/[0-9]*"):
