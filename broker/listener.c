@@ -10,7 +10,6 @@
 
 #include "broker/vm.h"
 #include "proto/base/cleanup.h"
-#include "proto/base/log.h"
 
 #define ACCEPTS_MAX 16u /* in one turn of the loop */
 #define BACK_OFF_MS 50u
@@ -70,7 +69,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *userdata)
                 if (errno == EINTR || errno == ECONNABORTED)
                         continue;
                 if (errno != EAGAIN) {
-                        log_write_errno(LOG_LEVEL_WARNING, -errno, "vm %s: accept", l->vm->name);
+                        vm_warn(l->vm, "no descriptor or memory to accept its connections");
                         back_off(l);
                 }
                 return;

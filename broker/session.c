@@ -104,7 +104,9 @@ void session_set_state(struct session *s, enum session_state state)
         case SESSION_EXCHANGE:
         case SESSION_RELAYING: s->active_ns = clock_monotonic_ns(); break;
         case SESSION_LINGERING:
+                session_exchange_free(s);
                 session_close_server(s);
+                session_drop_head(s);
                 session_set_deadline(s, settings->idle_ms); /* to read our last words; step_lingering() shortens it */
                 break;
         case SESSION_RESOLVING:
@@ -275,9 +277,10 @@ static void arm(struct session *s)
 
 static void session_free(struct session *s)
 {
-        session_close_server(s);
         session_exchange_free(s);
+        session_close_server(s);
         session_drop_head(s);
+        session_release(s, s->kept, s->kept_bytes);
         session_release(s, s->socks5, sizeof(*s->socks5));
         session_release(s, s->hello, sizeof(*s->hello));
         event_del(&s->timer);

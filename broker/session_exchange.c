@@ -25,10 +25,29 @@ static bool may_repeat(const struct http1_request *head)
         return false;
 }
 
+static void record_exchange(struct session *s)
+{
+        const struct exchange *x = s->exchange;
+        struct audit_record record;
+
+        session_record(s, AUDIT_REQUEST, &record);
+        record.has_decision = true;
+        record.reason = REASON_ALLOWED;
+        record.rule = s->decision.rule;
+        record.status = x->status;
+        record.has_bytes = true;
+        record.bytes_up = s->bytes_up - x->began_up;
+        record.bytes_down = s->bytes_down - x->began_down;
+        record.duration_ms = (clock_monotonic_ns() - x->began_ns) / NSEC_PER_MSEC;
+        session_submit(s, &record);
+}
+
 void session_exchange_free(struct session *s)
 {
         if (!s->exchange)
                 return;
+        if (s->exchange->answered)
+                record_exchange(s);
         session_release(s, s->exchange->answer, sizeof(*s->exchange->answer));
         session_release(s, s->exchange, sizeof(*s->exchange));
         s->exchange = NULL;
@@ -281,23 +300,6 @@ static bool take_head(struct session *s)
         return false;
 }
 
-static void record_exchange(struct session *s)
-{
-        const struct exchange *x = s->exchange;
-        struct audit_record record;
-
-        session_record(s, AUDIT_REQUEST, &record);
-        record.has_decision = true;
-        record.reason = REASON_ALLOWED;
-        record.rule = s->decision.rule;
-        record.status = x->status;
-        record.has_bytes = true;
-        record.bytes_up = s->bytes_up - x->began_up;
-        record.bytes_down = s->bytes_down - x->began_down;
-        record.duration_ms = (clock_monotonic_ns() - x->began_ns) / NSEC_PER_MSEC;
-        session_submit(s, &record);
-}
-
 /* Both ends of the answer's body are reached. */
 static void finish(struct session *s)
 {
@@ -306,7 +308,6 @@ static void finish(struct session *s)
         bool keep_server = !x->close_server && x->up.ended && !buffer_used(&s->server.in) && !s->server.eof &&
                            !s->server.broken && !buffer_used(&s->server.out);
 
-        record_exchange(s);
         session_exchange_free(s);
         session_drop_head(s);
         if (!keep_client || (s->tunnel && !keep_server)) {
@@ -318,12 +319,29 @@ static void finish(struct session *s)
         session_set_state(s, s->tunnel ? SESSION_INNER_HEAD : SESSION_HEAD);
 }
 
+/* The request is judged again when the policy changes; its head is too large to be kept for that. */
+static bool keep_request(struct session *s)
+{
+        size_t method_bytes = strlen(s->head->method) + 1, path_bytes = strlen(s->head->path) + 1;
+
+        s->kept = session_alloc(s, method_bytes + path_bytes);
+        if (!s->kept)
+                return false;
+        s->kept_bytes = method_bytes + path_bytes;
+        memcpy(s->kept, s->head->method, method_bytes);
+        memcpy(s->kept + method_bytes, s->head->path, path_bytes);
+        session_drop_head(s);
+        s->request.method = s->kept;
+        s->request.path = s->kept + method_bytes;
+        return true;
+}
+
 /* After the 101 the bytes are anybody's: opaque, both ways. */
 static void upgrade(struct session *s)
 {
-        record_exchange(s);
         session_exchange_free(s);
-        session_relay(s);
+        if (keep_request(s))
+                session_relay(s);
 }
 
 /* The close was the end of the server's body; the client's has one of its own. */

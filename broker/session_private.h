@@ -91,7 +91,7 @@ struct session {
         uint64_t armed_ns;     /* when the timer fires; 0: it does not */
         uint64_t rate_wait_ns; /* a limit holds bytes back for so long; 0: none does */
 
-        /* The target and what was decided. request.method and .path point into *head, or are NULL. */
+        /* The target and what was decided. request.method and .path point into *head or kept, or are NULL. */
         struct request request;
         bool has_request;
         struct decision decision;
@@ -117,6 +117,8 @@ struct session {
         struct socks5 *socks5;
         struct http1_request *head;
         struct client_hello *hello;
+        char *kept; /* method and path of a request that was upgraded, in place of *head */
+        size_t kept_bytes;
         struct exchange *exchange;
         struct relay relay;
         bool ech;

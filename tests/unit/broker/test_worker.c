@@ -354,6 +354,36 @@ static void test_policy_is_replaced(void)
         world_close(&w);
 }
 
+/* An upgraded connection is still the request that it was when a new policy judges it. */
+static void test_upgraded_request_is_judged_again(void)
+{
+        struct world w;
+
+        world_open(&w, open_policy, true);
+        int client = dial(&w);
+        say(client, "GET http://origin.example.org/chat HTTP/1.1\r\nHost: origin.example.org\r\n"
+                    "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        int server = origin_accept(&w);
+        (void)hear(server, "\r\n\r\n");
+        say(server, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        CU_ASSERT_PTR_NOT_NULL(strstr(hear(client, "\r\n\r\n"), " 101 "));
+        say(client, "frame");
+        CU_ASSERT_STRING_EQUAL(hear(server, "frame"), "frame");
+
+        set_policy(&w, "network: allowlist_domain\n"
+                       "egress_rules: [{pattern: origin.example.org, http_paths: [/chat]}]\n");
+        say(client, "more");
+        CU_ASSERT_STRING_EQUAL(hear(server, "more"), "more");
+        set_policy(&w, "network: allowlist_domain\n"
+                       "egress_rules: [{pattern: origin.example.org, http_paths: [/other]}]\n");
+        CU_ASSERT(over(client));
+        CU_ASSERT(over(server));
+        CU_ASSERT(logged_soon(&w, "\"path_not_allowed\"", 1));
+        close(client);
+        close(server);
+        world_close(&w);
+}
+
 static void test_connections_are_counted(void)
 {
         struct world w;
@@ -686,6 +716,7 @@ int main(void)
                 {"not ready, then ready", test_not_ready_then_ready},
                 {"revoked", test_revoke},
                 {"the policy is replaced", test_policy_is_replaced},
+                {"an upgraded request is judged again", test_upgraded_request_is_judged_again},
                 {"connections are counted", test_connections_are_counted},
                 {"requests a second", test_requests_per_s},
                 {"a quota", test_quota},
