@@ -60,5 +60,7 @@ void evidence_read_memory(int proc_fd, struct evidence_memory *ret)
                         *end++ = '\0';
                 r = take_line(line, &m);
         }
-        *ret = r < 0 ? (struct evidence_memory){.error = -r} : m;
+        if (r < 0)
+                m = (struct evidence_memory){.error = -r};
+        *ret = m;
 }

@@ -166,7 +166,9 @@ void evidence_read_threads(int proc_fd, struct evidence_threads *ret)
         struct evidence_threads t = {0};
         int r = read_threads(proc_fd, &t);
 
-        *ret = r < 0 ? (struct evidence_threads){.error = -r} : t;
+        if (r < 0)
+                t = (struct evidence_threads){.error = -r};
+        *ret = t;
 }
 
 /* ---- gVisor's processes */
