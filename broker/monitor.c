@@ -12,7 +12,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "broker/evidence_gather.h"
+#include "broker/evidence_guard.h"
 #include "broker/ipc.h"
 #include "broker/monitor_start.h"
 #include "broker/sandbox.h"
@@ -24,6 +24,9 @@
 
 /* What the broker may need beyond --drain-s to write down what it cut. */
 #define GRACE_NS (5 * NSEC_PER_SEC)
+
+/* For looking at a process: milliseconds, but for one that does not want to be looked at. */
+#define EVIDENCE_LIMIT_NS (5 * NSEC_PER_SEC)
 
 enum monitor_state {
         MONITOR_STARTING, /* until IPC_READY */
@@ -60,7 +63,8 @@ static int answer_evidence(struct monitor *m, const struct ipc_frame *question, 
 {
         if (question->number == 0 || question->number > INT32_MAX)
                 return -EINVAL;
-        return evidence_gather(&m->digests, (int)question->number, &answer->evidence, ret_fd);
+        return evidence_guard(
+                evidence_gather, EVIDENCE_LIMIT_NS, &m->digests, (int)question->number, &answer->evidence, ret_fd);
 }
 
 static int answer_socket(const struct ipc_frame *question, int *ret_fd)
