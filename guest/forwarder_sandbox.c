@@ -20,7 +20,7 @@
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
 
-#define DESCRIPTORS_MAX 1100 /* two a connection, and a few */
+#define DESCRIPTORS_MAX 1200 /* two a connection, DNS over TCP, listeners */
 
 /* Could uid reach path in that way? Asked as uid, since the folders on the way count too. */
 static bool may(uid_t uid, const char *path, int how)
@@ -88,6 +88,7 @@ static const int allowed[] = {
         SCMP_SYS(shutdown),
         SCMP_SYS(close),
         SCMP_SYS(connect),
+        SCMP_SYS(getsockname),
         SCMP_SYS(getsockopt),
         SCMP_SYS(setsockopt),
         SCMP_SYS(fcntl),
