@@ -350,6 +350,23 @@ class Layers(Case):
         record = until(lambda: [r for r in self.records() if r["event"] == "vm_add" and r["vm"] == "a"])[0]
         self.assertRegex(record["detail"], "present: .*seccomp.*netns")
 
+    def test_a_path_that_no_terminal_should_see(self):
+        name = b"\x1b[2J\xff-vmm"
+        shutil.copy("/bin/sleep", os.fsencode(self.dir) + b"/" + name)
+        p = subprocess.Popen([os.fsencode(self.dir) + b"/" + name, b"1000"])
+        self.others.append(p)
+        self.begin(trust_declared=True)
+        until(lambda: os.readlink("/proc/%d/exe" % p.pid).endswith("-vmm"))
+        r = self.add("a", "firecracker", p.pid)
+        self.assert_added(r)
+        self.assertIn("/?[2J?-vmm", self.layers("a")["program"]["fact"])
+        self.assertIsNone(json.loads(self.wbctl("show", "a", "--json").stdout)["vm"]["evidence"]["program"])
+        for text in (self.wbctl("show", "a").stdout, self.log_text(), r.stderr):
+            self.assertNotIn("\x1b", text)
+        self.stop()
+        self.begin()
+        self.assert_refused(self.add("a", "firecracker", p.pid), "isolation_unknown", "/?[2J?-vmm")
+
     def test_a_proc_that_cannot_be_read(self):
         """A broker without root's rights looks at a process of root's."""
         subject = self.subject("netns")
