@@ -5,10 +5,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -90,12 +92,16 @@ static int hash(int fd, uint8_t ret_sha256[32])
 /* The kernel lets nobody write to a program that runs, so a digest holds as long as the file's identity does. */
 static int find_digest(struct evidence_digests *digests, int fd, uint8_t ret_sha256[32])
 {
+        struct statfs fs;
         struct stat st;
         unsigned i;
         int r;
 
-        if (fstat(fd, &st) < 0)
+        if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
                 return -errno;
+        /* Whoever serves such a file can show us another one than runs. */
+        if (fs.f_type == FUSE_SUPER_MAGIC)
+                return -EOPNOTSUPP;
         if (!S_ISREG(st.st_mode) || st.st_size > PROGRAM_MAX_BYTES)
                 return -EFBIG;
         for (i = 0; i < sizeof(digests->known) / sizeof(*digests->known); i++)
