@@ -47,6 +47,8 @@ LIST_HEAD(pending_list, pending);
 struct dns_stub {
         struct event_base *base;
         struct fake_pool *pool;
+        void (*forbidden)(void *userdata);
+        void *userdata;
         struct name_service *names;
         struct dns_tcp *tcp;
         struct event udp[UDP_SOCKETS_MAX];
@@ -171,6 +173,7 @@ static void ask(struct dns_stub *s, const struct origin *origin, const struct dn
 {
         struct pending *p = s->pending_n < PENDING_MAX ? malloc(sizeof(*p)) : NULL;
         struct dns_reply reply = unreachable();
+        int r;
 
         if (!p) {
                 send_reply(origin, q, &reply);
@@ -185,8 +188,11 @@ static void ask(struct dns_stub *s, const struct origin *origin, const struct dn
         s->pending_n++;
         (void)evtimer_assign(&p->timer, s->base, on_late, p);
         (void)evtimer_add(&p->timer, &(struct timeval){.tv_sec = PENDING_LIMIT_S});
-        if (name_service_ask(s->names, p->number, host->text, q->type) < 0)
+        r = name_service_ask(s->names, p->number, host->text, q->type);
+        if (r < 0)
                 answer(p, &reply);
+        if (r == -EACCES)
+                s->forbidden(s->userdata);
 }
 
 /* ---- any question */
@@ -295,8 +301,8 @@ static void on_tcp_closed(void *userdata, struct dns_tcp_connection *c)
 static const struct dns_tcp_handler tcp_handler = {.message = on_tcp_message, .closed = on_tcp_closed};
 static const struct name_service_handler name_handler = {.answered = on_answered, .lost = on_lost};
 
-int dns_stub_new(
-        struct event_base *base, const struct transport *transport, struct fake_pool *pool, struct dns_stub **ret)
+int dns_stub_new(struct event_base *base, const struct transport *transport, struct fake_pool *pool,
+        void (*forbidden)(void *userdata), void *userdata, struct dns_stub **ret)
 {
         struct dns_stub *s = calloc(1, sizeof(*s));
         int r;
@@ -305,6 +311,8 @@ int dns_stub_new(
                 return -ENOMEM;
         s->base = base;
         s->pool = pool;
+        s->forbidden = forbidden;
+        s->userdata = userdata;
         r = dns_tcp_new(base, &tcp_handler, s, &s->tcp);
         if (r == 0)
                 r = name_service_new(base, transport, &name_handler, s, &s->names);

@@ -12,9 +12,12 @@ struct dns_stub;
 struct event_base;
 struct fake_pool;
 
-/* transport and pool live as long as the process. 0 or a negative errno. */
-int dns_stub_new(
-        struct event_base *base, const struct transport *transport, struct fake_pool *pool, struct dns_stub **ret);
+/*
+ * transport and pool live as long as the process. forbidden is called when the host's socket is not ours to connect to.
+ * 0 or a negative errno.
+ */
+int dns_stub_new(struct event_base *base, const struct transport *transport, struct fake_pool *pool,
+        void (*forbidden)(void *userdata), void *userdata, struct dns_stub **ret);
 
 /* A bound UDP socket is served from here on. 0 or -ENOMEM. */
 int dns_stub_serve_udp(struct dns_stub *s, int fd);

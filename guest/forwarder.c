@@ -63,6 +63,15 @@ static int take(struct listener *l, int fd)
         return 0;
 }
 
+/* The host's socket has another owner than when the sandbox was chosen: another process starts over. */
+static void start_over(void *userdata)
+{
+        struct forwarder *f = userdata;
+
+        f->exit_status = 1;
+        (void)event_base_loopbreak(f->carrier.base);
+}
+
 static void on_acceptable(evutil_socket_t fd, short events, void *userdata)
 {
         struct listener *l = userdata;
@@ -76,9 +85,7 @@ static void on_acceptable(evutil_socket_t fd, short events, void *userdata)
                 if (taken < 0)
                         return;
                 if (take(l, taken) == -EACCES) {
-                        /* The socket's owner is another than when the sandbox was chosen: start over. */
-                        f->exit_status = 1;
-                        (void)event_base_loopbreak(f->carrier.base);
+                        start_over(f);
                         return;
                 }
         }
@@ -128,7 +135,7 @@ static int prepare(struct forwarder *f, const char *roles)
                 return 0;
         r = fake_pool_new(FAKE_POOL_NAMES_MAX, &f->pool);
         if (r == 0)
-                r = dns_stub_new(f->carrier.base, &f->carrier.transport, f->pool, &f->dns);
+                r = dns_stub_new(f->carrier.base, &f->carrier.transport, f->pool, start_over, f, &f->dns);
         return r;
 }
 

@@ -5,7 +5,8 @@
  * Brings TCP connections to any port of the pool's addresses to one listener, by a program that the kernel asks which
  * socket a connection is for (BPF_PROG_TYPE_SK_LOOKUP, kernel 5.9). Other than a redirection by nftables it needs no
  * module, keeps no state for each connection and leaves the address that was meant on the socket; and other than
- * listeners on the wanted ports it takes no port from the workloads, whose own servers may have any of them.
+ * listeners on the wanted ports it takes no port from the workloads, whose own servers may have any of them (with
+ * SO_REUSEADDR, as servers have: the connections to a port of the pool have that port on our side).
  */
 
 /*
