@@ -11,6 +11,9 @@
 #include "guest/agent.h"
 #include "guest/control.h"
 #include "guest/exec.h"
+#include "guest/files.h"
+#include "guest/filesystems.h"
+#include "guest/forward.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 
@@ -223,6 +226,18 @@ void activate_open(struct agent *agent, struct control *c, const Wb__Activate *m
         run(a);
 }
 
+/*
+ * After the sync nothing of a disk changes until the next activation begins: the snapshot of it needs no repair. In a
+ * container the disks are the host's, and others write to them.
+ */
+static void freeze_filesystems(const struct agent *agent)
+{
+        unsigned n;
+
+        if (agent->transport.kind != TRANSPORT_UNIX && filesystems_freeze(&n) == 0)
+                log_info("%u filesystems are frozen", n);
+}
+
 /* Before a snapshot: nothing runs, nothing is secret, nothing is half written. */
 void activate_quiesce(struct agent *agent, struct control *c)
 {
@@ -237,6 +252,8 @@ void activate_quiesce(struct agent *agent, struct control *c)
         gate_set(&agent->gate, GATE_CLOSED);
         agent_set_secrets(agent, NULL);
         network_stop(agent->network);
+        forwards_stop(agent->forwards);
+        files_stop(agent->files);
         r = exec_table_freeze(agent->execs);
         if (r < 0 && r != -EOPNOTSUPP) {
                 (void)log_errno(r, "cannot freeze the workloads");
@@ -244,6 +261,7 @@ void activate_quiesce(struct agent *agent, struct control *c)
                 return;
         }
         sync(); /* the loop stands still meanwhile, as everything else in the guest does */
+        freeze_filesystems(agent);
         m.body_case = WB__FROM_AGENT__BODY_OK;
         m.ok = &ok;
         (void)control_send(c, &m);

@@ -11,6 +11,9 @@
 #include "guest/control.h"
 #include "guest/entropy.h"
 #include "guest/exec.h"
+#include "guest/files.h"
+#include "guest/filesystems.h"
+#include "guest/forward.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
@@ -18,12 +21,24 @@
 
 /* ---- freeze, thaw, gate */
 
+/* Those that were frozen for the snapshot, once the workloads are: the steps that follow write files. */
+static void thaw_filesystems(const struct agent *agent, struct report *report)
+{
+        unsigned n = agent->transport.kind == TRANSPORT_UNIX ? 0 : filesystems_thaw();
+
+        if (n)
+                report_fact(report, "filesystems_thawed", "%u", n);
+}
+
 static int run_freeze(struct activation *a, struct report *report)
 {
         int r;
 
         network_stop(a->agent->network); /* connections of the life before lead nowhere */
+        forwards_stop(a->agent->forwards);
+        files_stop(a->agent->files);
         r = exec_table_freeze(a->agent->execs);
+        thaw_filesystems(a->agent, report);
         if (r == -EOPNOTSUPP) {
                 report_fact(report, "method", "none");
                 report_detail(
@@ -260,9 +275,6 @@ static int take_network(struct activation *a, const Wb__Network *m)
 {
         a->has_network = true;
         a->network.egress = m->egress;
-        for (size_t i = 0; i < m->n_ports && a->network.ports_n < LISTENERS_PORTS_MAX; i++)
-                if (m->ports[i] > 0 && m->ports[i] <= UINT16_MAX)
-                        a->network.ports[a->network.ports_n++] = (uint16_t)m->ports[i];
         a->network.ca = calloc(m->n_ca_pem + 1, sizeof(*a->network.ca));
         if (!a->network.ca)
                 return -ENOMEM;

@@ -21,6 +21,8 @@ struct activation_record;
 struct child;
 struct control_server;
 struct exec_table;
+struct files;
+struct forwards;
 struct network;
 struct secret_store;
 
@@ -35,8 +37,6 @@ struct agent {
         struct event_base *base;
         struct gate gate;
         bool pid1;
-        bool transparent;           /* names lead out too: the DNS stub is served, and made the machine's */
-        bool proxy_variables;       /* workloads are told of the proxy */
         struct transport transport; /* where it listens and how it dials the host; path is main's */
         uint32_t port;
         uint64_t started_ns;
@@ -50,6 +50,8 @@ struct agent {
         struct secret_store *secrets; /* of the last activation; NULL before it and after quiesce */
         struct event *secrets_timer;  /* the next expiry */
         struct network *network;
+        struct files *files;
+        struct forwards *forwards;
         struct activation *activation;  /* the one that runs now, or NULL */
         struct activation_record *last; /* the last one that ended; never NULL */
 

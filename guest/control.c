@@ -61,6 +61,7 @@ struct control {
 
         struct frame_reader reader;
         size_t reader_charged; /* of pool->reader_bytes */
+        size_t ahead;          /* bytes read behind the frame that is being taken */
 
         struct out_frame *first, *last;
         size_t first_sent;
@@ -256,6 +257,16 @@ struct agent *control_agent(struct control *c)
         return c->pool->agent;
 }
 
+int control_descriptor(const struct control *c)
+{
+        return c->state == CONTROL_OPENING && !c->ahead && !c->first ? c->fd : -EPROTO;
+}
+
+void control_hand_over(struct control *c)
+{
+        set_state(c, CONTROL_DEAD); /* freed by the callback that we are in; a descriptor's close ends no connection */
+}
+
 /* The peer is gone, or we are through with it; whoever runs the conversation hears of it once. */
 static void die(struct control *c)
 {
@@ -368,6 +379,7 @@ static void take_bytes(struct control *c, const uint8_t *p, size_t n)
                                 c, r == -EMSGSIZE ? "a frame is larger than 1 MiB" : "too much is being sent at once");
                         return;
                 }
+                c->ahead = n;
                 take_frame(c, payload, payload_n);
                 if (opening)
                         explicit_bzero((uint8_t *)(uintptr_t)payload, payload_n); /* it may have been secrets */

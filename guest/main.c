@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "guest/files.h"
 #include "guest/forwarder.h"
 #include "guest/init.h"
 #include "guest/options.h"
@@ -52,8 +53,10 @@ int main(int argc, char **argv)
         enum agent_end how;
         int r;
 
-        if (argc == 4 && strcmp(argv[1], FORWARDER_ARGUMENT) == 0)
-                return forwarder_main(argv[2], argv[3]);
+        if (argc == 3 && strcmp(argv[1], FORWARDER_ARGUMENT) == 0)
+                return forwarder_main(argv[2]);
+        if (argc == 2 && strcmp(argv[1], FILES_ARGUMENT) == 0)
+                return files_main();
         log_setup("wbagent", LOG_LEVEL_INFO);
         r = parse_options(argc, argv, pid1, &options);
         if (r != 0)
@@ -68,8 +71,6 @@ int main(int argc, char **argv)
         config.transport = options.listen;
         config.port = options.port;
         config.notify_socket = notify_socket;
-        config.transparent = options.transparent || (pid1 && !options.no_transparent);
-        config.proxy_variables = !options.no_proxy_variables;
         r = serve(&config, &how);
         free(notify_socket);
         return r < 0 ? EXIT_FAILURE : end(how, pid1, options.listen.kind);

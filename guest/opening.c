@@ -6,6 +6,8 @@
 #include "guest/activate.h"
 #include "guest/agent.h"
 #include "guest/exec.h"
+#include "guest/files.h"
+#include "guest/forward.h"
 #include "guest/info.h"
 
 static void take_info(struct control *c)
@@ -27,16 +29,32 @@ static void take_shutdown(struct control *c, const Wb__Shutdown *m)
                 control_agent(c), m->kind == WB__SHUTDOWN__KIND__REBOOT ? AGENT_END_REBOOT : AGENT_END_POWER_OFF);
 }
 
-static void take_exec(struct control *c, const Wb__ExecStart *m)
+/* What may be done only in a guest that is in order; refuses it else. */
+static bool is_ready(struct control *c)
 {
-        struct agent *agent = control_agent(c);
-
-        if (gate_is_open(&agent->gate)) {
-                exec_open_start(agent->execs, c, m);
-                return;
-        }
+        if (gate_is_open(&control_agent(c)->gate))
+                return true;
         (void)control_send_error(c, "not_ready", "the guest is not activated");
         control_finish(c);
+        return false;
+}
+
+static void take_exec(struct control *c, const Wb__ExecStart *m)
+{
+        if (is_ready(c))
+                exec_open_start(control_agent(c)->execs, c, m);
+}
+
+static void take_files(struct control *c, const Wb__ToAgent *m)
+{
+        if (is_ready(c))
+                files_open(control_agent(c)->files, c, m);
+}
+
+static void take_forward(struct control *c, const Wb__Forward *m)
+{
+        if (is_ready(c))
+                forward_open(control_agent(c)->forwards, c, m);
 }
 
 int opening_take(struct control *c, const Wb__ToAgent *m)
@@ -52,11 +70,24 @@ int opening_take(struct control *c, const Wb__ToAgent *m)
         case WB__TO_AGENT__BODY_EXEC_ATTACH: exec_open_attach(agent->execs, c, m->exec_attach); return 0;
         case WB__TO_AGENT__BODY_EXEC_KILL: exec_open_kill(agent->execs, c, m->exec_kill); return 0;
         case WB__TO_AGENT__BODY_EXEC_LIST: exec_open_list(agent->execs, c); return 0;
+        case WB__TO_AGENT__BODY_FILE_STAT:
+        case WB__TO_AGENT__BODY_FILE_LIST:
+        case WB__TO_AGENT__BODY_FILE_MKDIR:
+        case WB__TO_AGENT__BODY_FILE_REMOVE:
+        case WB__TO_AGENT__BODY_FILE_RENAME:
+        case WB__TO_AGENT__BODY_FILE_GET:
+        case WB__TO_AGENT__BODY_FILE_PUT:
+        case WB__TO_AGENT__BODY_FILE_WATCH:
+        case WB__TO_AGENT__BODY_SYNC: take_files(c, m); return 0;
+        case WB__TO_AGENT__BODY_FORWARD: take_forward(c, m->forward); return 0;
         case WB__TO_AGENT__BODY_INPUT:
         case WB__TO_AGENT__BODY_CREDIT:
         case WB__TO_AGENT__BODY_SIGNAL:
         case WB__TO_AGENT__BODY_RESIZE:
         case WB__TO_AGENT__BODY_CLOCK_SAMPLE:
+        case WB__TO_AGENT__BODY_FILE_ENTRY:
+        case WB__TO_AGENT__BODY_FILE_DATA:
+        case WB__TO_AGENT__BODY_FILE_END:
         case WB__TO_AGENT__BODY__NOT_SET:
         case _WB__TO_AGENT__BODY__CASE_IS_INT_SIZE: break;
         }

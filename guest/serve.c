@@ -13,6 +13,9 @@
 #include "guest/child.h"
 #include "guest/control_server.h"
 #include "guest/exec.h"
+#include "guest/files.h"
+#include "guest/filesystems.h"
+#include "guest/forward.h"
 #include "guest/identity.h"
 #include "guest/network.h"
 #include "guest/opening.h"
@@ -141,6 +144,11 @@ static int set_up(struct agent *agent)
         r = network_new(agent, &agent->network);
         if (r < 0)
                 return log_errno(r, "cannot prepare the network");
+        r = files_new(agent, &agent->files);
+        if (r == 0)
+                r = forwards_new(agent, &agent->forwards);
+        if (r < 0)
+                return log_errno(r, "cannot prepare for files");
         r = transport_listen_guest(&agent->transport, agent->port, &fd);
         if (r < 0)
                 return log_errno(r, "cannot listen on port %u%s%s", agent->port,
@@ -159,7 +167,11 @@ static void free_event(struct event *event)
 static void tear_down(struct agent *agent)
 {
         activate_abort(agent);
+        if (agent->transport.kind != TRANSPORT_UNIX)
+                (void)filesystems_thaw(); /* what ends now may have to write */
         control_server_free(agent->controls);
+        forwards_free(agent->forwards);
+        files_free(agent->files);
         network_free(agent->network);
         if (agent->execs)
                 exec_table_free(agent->execs);
@@ -181,8 +193,6 @@ int serve(const struct serve_config *config, enum agent_end *ret_end)
                 .transport = config->transport,
                 .port = config->port,
                 .pid1 = config->pid1,
-                .transparent = config->transparent,
-                .proxy_variables = config->proxy_variables,
                 .inherited_nofile = config->inherited_nofile,
                 .started_ns = clock_monotonic_ns(),
         };

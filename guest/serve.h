@@ -14,9 +14,8 @@ struct serve_config {
         struct transport transport; /* where the host reaches us; path lives until serve() answers */
         uint32_t port;
         bool pid1;
-        bool transparent, proxy_variables; /* see struct agent */
-        struct rlimit inherited_nofile;    /* for children */
-        const char *notify_socket;         /* of the service manager; NULL: none */
+        struct rlimit inherited_nofile; /* for children */
+        const char *notify_socket;      /* of the service manager; NULL: none */
 };
 
 /*

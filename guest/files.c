@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "guest/agent.h"
+#include "guest/child.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/io.h"
+#include "proto/base/log.h"
+#include "proto/wire/codec.h"
+
+/* An opening holds a few paths: it fits into a pipe that nobody reads yet. */
+#define OPENING_MAX_BYTES (60u * 1024u)
+
+struct helper {
+        LIST_ENTRY(helper) entry;
+        struct files *files;
+        struct child child;
+};
+
+struct files {
+        struct agent *agent;
+        LIST_HEAD(, helper) helpers;
+        unsigned n;
+};
+
+int files_new(struct agent *agent, struct files **ret)
+{
+        struct files *files = calloc(1, sizeof(*files));
+
+        if (!files)
+                return -ENOMEM;
+        files->agent = agent;
+        LIST_INIT(&files->helpers);
+        *ret = files;
+        return 0;
+}
+
+static void free_helper(struct helper *h)
+{
+        LIST_REMOVE(h, entry);
+        h->files->n--;
+        free(h);
+}
+
+void files_stop(struct files *files)
+{
+        struct helper *h;
+
+        while ((h = LIST_FIRST(&files->helpers))) {
+                child_kill(&h->child);
+                free_helper(h);
+        }
+}
+
+void files_free(struct files *files)
+{
+        if (!files)
+                return;
+        files_stop(files);
+        free(files);
+}
+
+static void on_ended(struct child *child, int wait_status)
+{
+        (void)wait_status; /* the host has been told, or finds its connection closed */
+        free_helper((struct helper *)(void *)((char *)child - offsetof(struct helper, child)));
+}
+
+/* A pipe with the message in it as a frame. *ret_fd is its reading end. */
+static int pipe_opening(const Wb__ToAgent *m, int *ret_fd)
+{
+        _cleanup_close_ int read_end = -1, write_end = -1;
+        _cleanup_free_ uint8_t *frame = NULL;
+        size_t n;
+        int ends[2], r = codec_pack_to_agent(m, &frame, &n);
+
+        if (r < 0)
+                return r;
+        if (n > OPENING_MAX_BYTES)
+                return -EMSGSIZE;
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return -errno;
+        read_end = ends[0];
+        write_end = ends[1];
+        r = io_write_full(write_end, frame, n);
+        if (r == 0)
+                *ret_fd = steal_fd(&read_end);
+        return r;
+}
+
+static int start(struct files *files, int conversation, const Wb__ToAgent *m)
+{
+        static const char *const argv[] = {"wbagent-files", FILES_ARGUMENT, NULL}, *const env[] = {NULL};
+        _cleanup_close_ int opening = -1;
+        struct child_spec spec = {
+                .path = "/proc/self/exe",
+                .argv = (char *const *)(uintptr_t)argv,
+                .env = (char *const *)(uintptr_t)env,
+                .fds_n = 2,
+        };
+        struct helper *h;
+        int fds[2], r = pipe_opening(m, &opening);
+
+        if (r < 0)
+                return r;
+        h = calloc(1, sizeof(*h));
+        if (!h)
+                return -ENOMEM;
+        fds[0] = conversation;
+        fds[1] = opening;
+        spec.fds = fds;
+        r = child_spawn(files->agent, &spec, on_ended, &h->child);
+        if (r < 0) {
+                free(h);
+                return r;
+        }
+        h->files = files;
+        LIST_INSERT_HEAD(&files->helpers, h, entry);
+        files->n++;
+        return 0;
+}
+
+static void refuse(struct control *c, const char *reason, const char *detail)
+{
+        (void)control_send_error(c, reason, detail);
+        control_finish(c);
+}
+
+void files_open(struct files *files, struct control *c, const Wb__ToAgent *m)
+{
+        int fd = control_descriptor(c), r;
+
+        if (fd < 0) {
+                refuse(c, "protocol", "more was sent than the opening");
+                return;
+        }
+        if (files->n == FILES_MAX) {
+                refuse(c, "busy", "too many conversations about files at a time");
+                return;
+        }
+        r = start(files, fd, m);
+        if (r < 0) {
+                (void)log_errno(r, "cannot start a process for files");
+                refuse(c, "internal", "no process can be started for it");
+                return;
+        }
+        control_hand_over(c);
+}
