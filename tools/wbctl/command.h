@@ -17,7 +17,10 @@ struct command {
 int command_activate(int argc, char **argv);
 int command_attach(int argc, char **argv);
 int command_audit(int argc, char **argv);
+int command_cp(int argc, char **argv);
 int command_exec(int argc, char **argv);
+int command_file(int argc, char **argv);
+int command_forward(int argc, char **argv);
 int command_image(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_kill(int argc, char **argv);
@@ -25,5 +28,6 @@ int command_policy(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_shutdown(int argc, char **argv);
+int command_sync(int argc, char **argv);
 int command_vm(int argc, char **argv);
 int command_why(int argc, char **argv);
