@@ -27,7 +27,7 @@ bool run_broker_listens(const char *control)
 
         if (fd < 0 || strlen(control) >= sizeof(address.sun_path))
                 return false;
-        (void)strcpy(address.sun_path, control);
+        memcpy(address.sun_path, control, strlen(control) + 1);
         return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
 }
 

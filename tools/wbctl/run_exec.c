@@ -44,7 +44,7 @@ static int fill(const struct run_exec *x, struct message *q)
 
         q->texts = calloc(x->argv_n + env->n, sizeof(*q->texts));
         q->secrets = calloc(secrets->n + 1, sizeof(*q->secrets));
-        q->secret_pointers = calloc(secrets->n + 1, sizeof(*q->secret_pointers));
+        q->secret_pointers = calloc(secrets->n + 1, sizeof(Wb__SecretUse *));
         if (!q->texts || !q->secrets || !q->secret_pointers)
                 return -ENOMEM;
         for (size_t i = 0; i < x->argv_n; i++)
