@@ -238,7 +238,16 @@ static void on_closed(void *userdata, int error)
 
 /* ---- what it is told */
 
-/* Each port that an allow rule names, once. */
+static void add_port(uint32_t port, uint32_t ret[NETWORK_PORTS_MAX], size_t *n)
+{
+        for (size_t i = 0; i < *n; i++)
+                if (ret[i] == port)
+                        return;
+        if (*n < NETWORK_PORTS_MAX)
+                ret[(*n)++] = port;
+}
+
+/* Each port that an allow rule names, once; a public network has all, of which the web's are the ones most wanted. */
 static size_t collect_ports(const struct policy *policy, uint32_t ret[NETWORK_PORTS_MAX])
 {
         size_t n = 0;
@@ -246,14 +255,12 @@ static size_t collect_ports(const struct policy *policy, uint32_t ret[NETWORK_PO
         for (size_t i = 0; i < policy->rules_n; i++) {
                 const struct policy_rule *rule = &policy->rules[i];
 
-                for (size_t j = 0; !rule->deny && j < rule->ports_n; j++) {
-                        size_t k = 0;
-
-                        while (k < n && ret[k] != rule->ports[j])
-                                k++;
-                        if (k == n && n < NETWORK_PORTS_MAX)
-                                ret[n++] = rule->ports[j];
-                }
+                for (size_t j = 0; !rule->deny && j < rule->ports_n; j++)
+                        add_port(rule->ports[j], ret, &n);
+        }
+        if (policy->network == NETWORK_PUBLIC) {
+                add_port(80, ret, &n);
+                add_port(443, ret, &n);
         }
         return n;
 }

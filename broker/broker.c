@@ -22,6 +22,7 @@
 #include "broker/settings.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
+#include "proto/wire/limits.h"
 
 /* Connections of the shared vsock listener that one round of the loop takes. */
 #define VSOCK_ACCEPTS 64
@@ -34,9 +35,11 @@ struct broker {
         struct registry registry;
         struct loaded loaded;
         struct control *control;
-        int vsock_fd;
+        int vsock_fd;         /* of the egress port; -1: none */
+        int vsock_service_fd; /* of the service port */
         int addresses_fd;
         struct event *vsock_event;
+        struct event *vsock_service_event;
         struct event *addresses_event;
         struct event *drained_event;
         bool draining;
@@ -135,11 +138,8 @@ static void on_addresses(evutil_socket_t fd, short events, void *userdata)
 }
 
 /* Guests of kernel vhost-vsock come in here; which VM it is, is the CID that the host's kernel gave it. */
-static void on_vsock(evutil_socket_t fd, short events, void *userdata)
+static void take_vsock(struct broker *b, int fd, uint32_t port)
 {
-        struct broker *b = userdata;
-
-        (void)events;
         for (int i = 0; i < VSOCK_ACCEPTS; i++) {
                 int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 struct vm_entry *e = NULL;
@@ -150,10 +150,22 @@ static void on_vsock(evutil_socket_t fd, short events, void *userdata)
                 if (transport_peer_cid(peer, &cid) == 0)
                         e = registry_find_cid(&b->registry, cid);
                 if (e)
-                        (void)worker_vsock_connection(e->worker, e->vm, peer);
+                        (void)worker_vsock_connection(e->worker, e->vm, port, peer);
                 else
                         close_fd(peer);
         }
+}
+
+static void on_vsock(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)events;
+        take_vsock(userdata, fd, WB_PORT_EGRESS);
+}
+
+static void on_vsock_service(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)events;
+        take_vsock(userdata, fd, WB_PORT_SERVICE);
 }
 
 /* ---- start and end */
@@ -162,11 +174,12 @@ struct start {
         struct file_set *files;
         int control_fd;
         int vsock_fd; /* -1: none */
+        int vsock_service_fd;
 };
 
 static int receive_start(struct start *ret)
 {
-        int fds[IPC_FDS_MAX] = {-1, -1, -1};
+        int fds[IPC_FDS_MAX] = {-1, -1, -1, -1};
         struct ipc_frame frame;
         size_t fds_n;
         int r = ipc_receive(BROKER_MONITOR_FD, &frame, fds, &fds_n);
@@ -177,6 +190,7 @@ static int receive_start(struct start *ret)
         close_fd(fds[0]);
         ret->control_fd = fds[1];
         ret->vsock_fd = fds_n > 2 ? fds[2] : -1;
+        ret->vsock_service_fd = fds_n > 3 ? fds[3] : -1;
         return r;
 }
 
@@ -257,18 +271,21 @@ static int open_loop(struct broker *b, int control_fd)
                 b->addresses_event = watch(b->base, b->addresses_fd, on_addresses, b);
         if (b->vsock_fd >= 0)
                 b->vsock_event = watch(b->base, b->vsock_fd, on_vsock, b);
+        if (b->vsock_service_fd >= 0)
+                b->vsock_service_event = watch(b->base, b->vsock_service_fd, on_vsock_service, b);
         return 0;
 }
 
 /* Everything up to the first byte of a guest. */
 static int set_up(struct broker *b)
 {
-        struct start start = {.control_fd = -1, .vsock_fd = -1};
+        struct start start = {.control_fd = -1, .vsock_fd = -1, .vsock_service_fd = -1};
         int r = receive_start(&start);
 
         if (r < 0)
                 return log_errno(r, "the monitor gave nothing to start with");
         b->vsock_fd = start.vsock_fd;
+        b->vsock_service_fd = start.vsock_service_fd;
         r = load(b, start.files);
         file_set_free(start.files);
         if (r < 0)
@@ -308,6 +325,8 @@ static void tear_down(struct broker *b, const char *why)
                 event_free(b->addresses_event);
         if (b->vsock_event)
                 event_free(b->vsock_event);
+        if (b->vsock_service_event)
+                event_free(b->vsock_service_event);
         if (b->drained_event)
                 event_free(b->drained_event);
         monitor_client_free(b->monitor);
@@ -315,12 +334,13 @@ static void tear_down(struct broker *b, const char *why)
         if (b->base)
                 event_base_free(b->base);
         close_fd(b->vsock_fd);
+        close_fd(b->vsock_service_fd);
         close_fd(b->addresses_fd);
 }
 
 int broker_run(void)
 {
-        struct broker b = {.vsock_fd = -1, .addresses_fd = -1};
+        struct broker b = {.vsock_fd = -1, .vsock_service_fd = -1, .addresses_fd = -1};
         int r;
 
         TAILQ_INIT(&b.registry.vms);

@@ -78,12 +78,14 @@ static json_t *describe_layers(const struct vm_entry *e)
 /* For a program; a person reads the layers. What could not be read is null. */
 static json_t *describe_evidence(const struct evidence *e)
 {
+        /* A path that is no UTF-8 has no JSON; the layer's fact shows what can be shown of it. */
+        json_t *program = e->program.error ? NULL : json_string(e->program.path);
         char sha256[65] = "";
 
         for (size_t i = 0; i < sizeof(e->program.sha256); i++)
                 (void)snprintf(sha256 + 2 * i, 3, "%02x", e->program.sha256[i]);
         return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "pid", (int)e->pid, "program",
-                e->program.error ? json_null() : json_string(e->program.path), "sha256",
+                program ? program : json_null(), "sha256",
                 e->program.error || e->program.digest_error ? json_null() : json_string(sha256), "uid",
                 e->threads.error ? json_null() : json_integer(e->threads.uids[1]), "kvm_vms",
                 e->kvm.error ? json_null() : json_integer(e->kvm.vms), "kvm_vcpus",

@@ -38,13 +38,15 @@ static uint64_t parse_v1_memory(const char *text)
 /* "QUOTA PERIOD" in microseconds; "max" or, with v1, -1 is none. */
 static uint64_t parse_cpu(const char *text)
 {
-        long long quota_us, period_us;
+        uint64_t quota_us, period_us;
 
-        if (sscanf(text, "%lld %lld", &quota_us, &period_us) != 2 || quota_us <= 0 || period_us <= 0)
+        if (!evidence_take_number(&text, 10, &quota_us) || !quota_us)
                 return 0;
-        return quota_us / period_us >= INT32_MAX ? INT32_MAX
-               : quota_us * 1000 / period_us < 1 ? 1
-                                                 : (uint64_t)(quota_us * 1000 / period_us);
+        text += *text == '\n';
+        if (!evidence_take_number(&text, 10, &period_us) || !period_us)
+                return 0;
+        quota_us = quota_us < UINT32_MAX ? quota_us : UINT32_MAX;
+        return quota_us * 1000 / period_us ? quota_us * 1000 / period_us : 1;
 }
 
 /* "8:0 rbps=max wbps=1048576 riops=max wiops=max", a line a device. */
@@ -261,8 +263,8 @@ void evidence_read_cgroup(int proc_fd, struct evidence_cgroup *ret)
                 r = evidence_read_file(AT_FDCWD, "/proc/self/cgroup", &monitors);
         if (r == 0)
                 r = evidence_read_file(AT_FDCWD, "/proc/self/mountinfo", &mounts);
-        if (r < 0)
-                ret->error = -r;
+        if (r < 0 || !theirs || !monitors || !mounts)
+                ret->error = r < 0 ? -r : EIO;
         else
                 evidence_find_cgroup(&(struct cgroup_sources){theirs, monitors, mounts}, ret);
 }

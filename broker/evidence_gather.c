@@ -5,10 +5,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,20 +18,10 @@
 
 #include "broker/evidence_source.h"
 #include "proto/base/cleanup.h"
-#include "proto/base/io.h"
 
-#define FILE_MAX_BYTES    (4u << 20) /* of one file of /proc: mappings, some 40000 lines */
 #define PROGRAM_MAX_BYTES (512 << 20)
 #define PF_KTHREAD        0x00200000u /* linux/sched.h */
 #define DESCRIPTORS_MAX   (1u << 20)  /* fs.nr_open's default */
-
-int evidence_read_file(int dir_fd, const char *name, char **ret_text)
-{
-        _cleanup_close_ int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-        size_t n;
-
-        return fd < 0 ? -errno : io_read_fd(fd, FILE_MAX_BYTES, ret_text, &n);
-}
 
 /* ---- KVM */
 
@@ -100,12 +92,16 @@ static int hash(int fd, uint8_t ret_sha256[32])
 /* The kernel lets nobody write to a program that runs, so a digest holds as long as the file's identity does. */
 static int find_digest(struct evidence_digests *digests, int fd, uint8_t ret_sha256[32])
 {
+        struct statfs fs;
         struct stat st;
         unsigned i;
         int r;
 
-        if (fstat(fd, &st) < 0)
+        if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
                 return -errno;
+        /* Whoever serves such a file can show us another one than runs. */
+        if (fs.f_type == FUSE_SUPER_MAGIC)
+                return -EOPNOTSUPP;
         if (!S_ISREG(st.st_mode) || st.st_size > PROGRAM_MAX_BYTES)
                 return -EFBIG;
         for (i = 0; i < sizeof(digests->known) / sizeof(*digests->known); i++)
@@ -155,19 +151,22 @@ static bool same_file(const struct stat *a, const struct stat *b)
         return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* kthreadd, which is the host's by its nature; in a pid namespace of its own the monitor sees some other process 2. */
+/* kthreadd, which is the host's by its nature; in a pid namespace of its own the monitor sees some other process 2.
+ * PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS ... (proc(5)) */
 static bool is_kernel_thread(int pid)
 {
         _cleanup_free_ char *text = NULL;
+        const char *at;
         char path[32];
-        const char *end;
-        unsigned flags = 0;
+        uint64_t flags;
 
         (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-        if (evidence_read_file(AT_FDCWD, path, &text) < 0)
+        if (evidence_read_file(AT_FDCWD, path, &text) < 0 || !text)
                 return false;
-        end = strrchr(text, ')');
-        return end && sscanf(end, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & PF_KTHREAD);
+        at = strrchr(text, ')');
+        for (int i = 0; i < 7 && at; i++)
+                at = strchr(at + 1, ' ');
+        return at && evidence_take_number(&at, 10, &flags) && (flags & PF_KTHREAD);
 }
 
 /* The host's, as process 1 or the kernel's own threads have it. */

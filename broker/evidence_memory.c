@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
@@ -34,18 +32,20 @@ static int add_mapping(struct evidence_memory *m, const struct evidence_mapping 
 /* START-END rwxs OFFSET MAJOR:MINOR INODE PATH (proc(5)); a guest's memory is a memfd or a file, mapped shared. */
 static int take_line(const char *line, struct evidence_memory *m)
 {
-        struct evidence_mapping mapping;
-        unsigned major, minor;
-        char access[5];
-        int path = 0;
+        const char *access = strchr(line, ' '), *at;
+        uint64_t offset, major, minor, inode;
 
-        if (sscanf(line, "%*x-%*x %4s %*x %x:%x %" SCNu64 " %n", access, &major, &minor, &mapping.inode, &path) != 4)
+        if (!access || strlen(++access) < 5 || access[4] != ' ')
                 return -EBADMSG;
-        if (access[3] != 's' || mapping.inode == 0 || !is_memory(line + path))
+        at = access + 4;
+        if (!evidence_take_number(&at, 16, &offset) || !evidence_take_number(&at, 16, &major) || *at++ != ':' ||
+                !evidence_take_number(&at, 16, &minor) || !evidence_take_number(&at, 10, &inode))
+                return -EBADMSG;
+        if (access[3] != 's' || inode == 0 || !is_memory(at + strspn(at, " ")))
                 return 0;
-        mapping.device = makedev(major, minor);
-        mapping.writable = access[1] == 'w';
-        return add_mapping(m, &mapping);
+        return add_mapping(m, &(struct evidence_mapping){.device = makedev((unsigned)major, (unsigned)minor),
+                                      .inode = inode,
+                                      .writable = access[1] == 'w'});
 }
 
 void evidence_read_memory(int proc_fd, struct evidence_memory *ret)
@@ -60,5 +60,7 @@ void evidence_read_memory(int proc_fd, struct evidence_memory *ret)
                         *end++ = '\0';
                 r = take_line(line, &m);
         }
-        *ret = r < 0 ? (struct evidence_memory){.error = -r} : m;
+        if (r < 0)
+                m = (struct evidence_memory){.error = -r};
+        *ret = m;
 }

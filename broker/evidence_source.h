@@ -23,5 +23,8 @@ void evidence_find_cgroup(const struct cgroup_sources *sources, struct evidence_
 
 void evidence_read_memory(int proc_fd, struct evidence_memory *ret);
 
+/* The number at *text, behind blanks; moves *text behind it. False if none stands there, or too large a one. */
+bool evidence_take_number(const char **text, int base, uint64_t *ret);
+
 /* A file below a directory, as text. 0 or a negative errno; the caller frees *ret_text. */
 int evidence_read_file(int dir_fd, const char *name, char **ret_text);

@@ -29,7 +29,7 @@ static void close_directory(DIR *dir)
 }
 DEFINE_CLEANUP(DIR *, close_directory);
 
-/* The value behind "\nKEY:"; the kernel escapes line feeds in a process's name. */
+/* What stands behind "\nKEY:", or NULL; the kernel escapes line feeds in a process's name. */
 static const char *find_value(const char *text, const char *key)
 {
         const char *at = text;
@@ -38,25 +38,51 @@ static const char *find_value(const char *text, const char *key)
         while ((at = strchr(at, '\n')) != NULL)
                 if (strncmp(++at, key, n) == 0 && at[n] == ':')
                         return at + n + 1;
-        return "";
+        return NULL;
 }
 
-static uint64_t find_hex(const char *text, const char *key)
+static bool find_number(const char *text, const char *key, int base, uint64_t *ret)
 {
-        return strtoull(find_value(text, key), NULL, 16);
+        const char *at = find_value(text, key);
+
+        return at && evidence_take_number(&at, base, ret);
+}
+
+static bool find_uids(const char *text, uint32_t ret[4])
+{
+        const char *at = find_value(text, "Uid");
+        uint64_t uid;
+
+        for (int i = 0; i < 4; i++) {
+                if (!at || !evidence_take_number(&at, 10, &uid) || uid > UINT32_MAX)
+                        return false;
+                ret[i] = (uint32_t)uid;
+        }
+        return true;
+}
+
+static bool find_capabilities(const char *text, struct status *s)
+{
+        static const char *const sets[] = {"CapEff", "CapPrm", "CapInh", "CapAmb"};
+        uint64_t set;
+
+        for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+                if (!find_number(text, sets[i], 16, &set))
+                        return false;
+                s->capabilities |= set;
+        }
+        return find_number(text, "CapBnd", 16, &s->bounding);
 }
 
 static int parse_status(const char *text, struct status *ret)
 {
         struct status s = {0};
+        uint64_t n;
 
-        if (sscanf(find_value(text, "Uid"), "%u %u %u %u", &s.uids[0], &s.uids[1], &s.uids[2], &s.uids[3]) != 4)
+        if (!find_uids(text, s.uids) || !find_capabilities(text, &s))
                 return -EBADMSG;
-        s.capabilities = find_hex(text, "CapEff") | find_hex(text, "CapPrm") | find_hex(text, "CapInh") |
-                         find_hex(text, "CapAmb");
-        s.bounding = find_hex(text, "CapBnd");
-        s.no_new_privs = strtoul(find_value(text, "NoNewPrivs"), NULL, 10) == 1;
-        s.filtered = strtoul(find_value(text, "Seccomp"), NULL, 10) == 2; /* SECCOMP_MODE_FILTER */
+        s.no_new_privs = find_number(text, "NoNewPrivs", 10, &n) && n == 1;
+        s.filtered = find_number(text, "Seccomp", 10, &n) && n == 2; /* SECCOMP_MODE_FILTER */
         *ret = s;
         return 0;
 }
@@ -81,18 +107,15 @@ static void add_thread(const struct status *s, struct evidence_threads *t)
         t->bounding |= s->bounding;
 }
 
-static int open_tasks(int proc_fd, DIR **ret)
+/* NULL with errno set. */
+static DIR *open_tasks(int proc_fd)
 {
-        int fd = openat(proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+        int fd = openat(proc_fd, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
 
-        if (fd < 0)
-                return -errno;
-        *ret = fdopendir(fd);
-        if (*ret)
-                return 0;
-        r = -errno;
-        close_fd(fd);
-        return r;
+        if (!tasks)
+                close_fd(fd);
+        return tasks;
 }
 
 /* The next thread's name; NULL behind the last, with errno as readdir() has it. */
@@ -114,12 +137,12 @@ static bool has_gone(int r)
 
 static int read_threads(int proc_fd, struct evidence_threads *t)
 {
-        _cleanup_(close_directoryp) DIR *tasks = NULL;
+        _cleanup_(close_directoryp) DIR *tasks = open_tasks(proc_fd);
         const char *task;
-        int r = open_tasks(proc_fd, &tasks);
+        int r;
 
-        if (r < 0)
-                return r;
+        if (!tasks)
+                return -errno;
         while ((task = next_task(tasks)) != NULL) {
                 struct status status;
                 char name[300];
@@ -143,7 +166,9 @@ void evidence_read_threads(int proc_fd, struct evidence_threads *ret)
         struct evidence_threads t = {0};
         int r = read_threads(proc_fd, &t);
 
-        *ret = r < 0 ? (struct evidence_threads){.error = -r} : t;
+        if (r < 0)
+                t = (struct evidence_threads){.error = -r};
+        *ret = t;
 }
 
 /* ---- gVisor's processes */
@@ -171,13 +196,12 @@ struct descendants {
 
 static int add_children(const char *text, struct descendants *d)
 {
-        char *end;
+        uint64_t pid;
 
-        for (long pid = strtol(text, &end, 10); end != text; pid = strtol(text, &end, 10)) {
+        while (evidence_take_number(&text, 10, &pid)) {
                 if (d->n == DESCENDANTS_MAX)
                         return -E2BIG;
                 d->pids[d->n++] = (int)pid;
-                text = end;
         }
         return 0;
 }
@@ -185,17 +209,19 @@ static int add_children(const char *text, struct descendants *d)
 /* The children of each thread: a child belongs to the one that forked it. */
 static int find_children(int proc_fd, struct descendants *d)
 {
-        _cleanup_(close_directoryp) DIR *tasks = NULL;
+        _cleanup_(close_directoryp) DIR *tasks = open_tasks(proc_fd);
         const char *task;
-        int r = open_tasks(proc_fd, &tasks);
+        int r = 0;
 
+        if (!tasks)
+                return -errno;
         while (r == 0 && (task = next_task(tasks)) != NULL) {
                 _cleanup_free_ char *text = NULL;
                 char name[300];
 
                 (void)snprintf(name, sizeof(name), "%s/children", task);
                 r = evidence_read_file(dirfd(tasks), name, &text);
-                if (r == 0)
+                if (r == 0 && text)
                         r = add_children(text, d);
                 else if (r == -ESRCH)
                         r = 0;

@@ -16,7 +16,7 @@
 
 enum ipc_kind {
         /* monitor to broker */
-        IPC_START,          /* descriptors: packed files, control listener, vsock listener if there is one */
+        IPC_START,          /* descriptors: packed files, control listener, both vsock listeners if there are any */
         IPC_RELOAD,         /* descriptor: packed files */
         IPC_RELOAD_REFUSED, /* result; the files are not fit to be loaded */
         IPC_DRAIN,          /* number: milliseconds */
@@ -27,8 +27,8 @@ enum ipc_kind {
         IPC_RELOADED,     /* result */
         IPC_WANT_RELOAD,  /* as SIGHUP; ends in IPC_RELOAD or IPC_RELOAD_REFUSED */
         IPC_ASK_EVIDENCE, /* number: pid. Answer: evidence, and a pidfd if it exists */
-        IPC_ASK_LISTEN, /* transport, path, number: uid that must be able to connect, or IPC_NO_UID. Answer: a listener
-                         */
+        IPC_ASK_LISTEN,   /* transport, path, number: uid that must be able to connect, or IPC_NO_UID. Answer: the
+                             listeners of WB_PORT_EGRESS and WB_PORT_SERVICE */
         IPC_ASK_UNLISTEN, /* transport, path: of an earlier IPC_ASK_LISTEN. Answer: result */
         IPC_ASK_DIAL,     /* transport, path. Answer: a socket that is connected to the guest's side */
         IPC_KIND_MAX_,
@@ -45,7 +45,7 @@ struct ipc_frame {
         struct evidence evidence;
 };
 
-#define IPC_FDS_MAX 3u
+#define IPC_FDS_MAX 4u
 
 /* Both ends in order: [0] the monitor's, [1] the broker's. */
 int ipc_pair(int ret_fds[2]);

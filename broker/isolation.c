@@ -44,15 +44,23 @@ static const struct {
 static_assert(sizeof(backends) / sizeof(*backends) == BACKEND_MAX_, "a backend has no row");
 
 /* Neither is a question of how strong the wall is, but of whether the egress can be made to pass the broker. */
+static const char kata_why[] =
+        "Kata cannot be used in broker mode, which works with backends whose vsock the host can reach: "
+        "its runtime keeps the VM's vsock to itself and gives the pod a network card, so that its egress would not pass "
+        "the broker; run firecracker, cloud-hypervisor or qemu without a card instead";
+static const char kubernetes_why[] =
+        "Kubernetes cannot be used in broker mode, which works with backends whose vsock the host can reach: "
+        "a pod has no vsock and gets a network card from the cluster, so that its egress would not pass the broker; "
+        "use the cluster's network policies there, or run firecracker, cloud-hypervisor or qemu without a card instead";
+
 static const struct {
         const char *name;
         const char *why;
 } refused[] = {
-        {"kata",
-                "kata cannot be used in broker mode, which works with backends whose vsock the host can reach: Kata's runtime keeps its VM's vsock to itself and gives the pod a network card, so that its egress would not pass the broker; run firecracker, cloud-hypervisor or qemu without a card instead"},
-        {"kubernetes",
-                "kubernetes cannot be used in broker mode, which works with backends whose vsock the host can reach: a pod gets a network card from the cluster and has no vsock, so that its egress would not pass the broker; use the cluster's own network policies there, or run firecracker, cloud-hypervisor or qemu without a card instead"},
-        {"k8s", "k8s (Kubernetes) cannot be used in broker mode, which works with backends whose vsock the host can reach: a pod gets a network card from the cluster and has no vsock, so that its egress would not pass the broker; use the cluster's own network policies there, or run firecracker, cloud-hypervisor or qemu without a card instead"},
+        {"kata", kata_why},
+        {"kata-containers", kata_why},
+        {"kubernetes", kubernetes_why},
+        {"k8s", kubernetes_why},
 };
 
 const char *backend_refusal(const char *word)

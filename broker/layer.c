@@ -15,6 +15,18 @@ static const char *const state_names[] = {
 };
 static_assert(COUNT(state_names) == LAYER_STATE_MAX_, "a state has no name");
 
+/* Behind what stands already. Paths are the VMM's to choose, and facts go to terminals, logs and JSON: what is not
+ * printable ASCII is shown as `?`. */
+static void append(struct layer_finding *to, const char *format, va_list ap)
+{
+        size_t n = strlen(to->fact);
+
+        (void)vsnprintf(to->fact + n, sizeof(to->fact) - n, format, ap);
+        for (char *p = to->fact + n; *p; p++)
+                if (*p < ' ' || *p > '~')
+                        *p = '?';
+}
+
 static void find(struct layer_finding *to, enum layer_state state, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 static void find(struct layer_finding *to, enum layer_state state, const char *format, ...)
@@ -22,8 +34,9 @@ static void find(struct layer_finding *to, enum layer_state state, const char *f
         va_list ap;
 
         to->state = state;
+        to->fact[0] = '\0';
         va_start(ap, format);
-        (void)vsnprintf(to->fact, sizeof(to->fact), format, ap);
+        append(to, format, ap);
         va_end(ap);
 }
 
@@ -31,11 +44,10 @@ static void find(struct layer_finding *to, enum layer_state state, const char *f
 static void note(struct layer_finding *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(struct layer_finding *to, const char *format, ...)
 {
-        size_t n = strlen(to->fact);
         va_list ap;
 
         va_start(ap, format);
-        (void)vsnprintf(to->fact + n, sizeof(to->fact) - n, format, ap);
+        append(to, format, ap);
         va_end(ap);
 }
 

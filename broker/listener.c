@@ -16,6 +16,7 @@
 
 struct listener {
         struct vm *vm;
+        void (*accept)(struct vm *vm, int fd);
         int fd;
         int spare_fd; /* held so that the last descriptor can be freed */
         struct event acceptable;
@@ -63,7 +64,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *userdata)
                 int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
                 if (client >= 0) {
-                        vm_accept(l->vm, client);
+                        l->accept(l->vm, client);
                         continue;
                 }
                 if (errno == EINTR || errno == ECONNABORTED)
@@ -76,13 +77,14 @@ static void on_acceptable(evutil_socket_t fd, short what, void *userdata)
         }
 }
 
-int listener_new(struct vm *vm, int fd, struct listener **ret)
+int listener_new(struct vm *vm, int fd, void (*accept)(struct vm *vm, int fd), struct listener **ret)
 {
         struct listener *l = calloc(1, sizeof(*l));
 
         if (!l)
                 return -ENOMEM;
         l->vm = vm;
+        l->accept = accept;
         l->fd = fd;
         l->spare_fd = open_spare(l);
         event_assign(&l->acceptable, vm->context->base, fd, EV_READ | EV_PERSIST, on_acceptable, l);

@@ -10,6 +10,6 @@
 struct vm;
 struct listener;
 
-/* Owns fd, a listening non-blocking socket, when it answers 0. */
-int listener_new(struct vm *vm, int fd, struct listener **ret);
+/* Owns fd, a listening non-blocking socket, when it answers 0. accept takes each connection. */
+int listener_new(struct vm *vm, int fd, void (*accept)(struct vm *vm, int fd), struct listener **ret);
 void listener_free(struct listener *l); /* takes NULL */

@@ -12,7 +12,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include "broker/evidence_gather.h"
+#include "broker/evidence_guard.h"
 #include "broker/ipc.h"
 #include "broker/monitor_start.h"
 #include "broker/sandbox.h"
@@ -21,9 +21,13 @@
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
 #include "proto/base/log.h"
+#include "proto/wire/limits.h"
 
 /* What the broker may need beyond --drain-s to write down what it cut. */
 #define GRACE_NS (5 * NSEC_PER_SEC)
+
+/* For looking at a process: milliseconds, but for one that does not want to be looked at. */
+#define EVIDENCE_LIMIT_NS (5 * NSEC_PER_SEC)
 
 enum monitor_state {
         MONITOR_STARTING, /* until IPC_READY */
@@ -60,33 +64,67 @@ static int answer_evidence(struct monitor *m, const struct ipc_frame *question, 
 {
         if (question->number == 0 || question->number > INT32_MAX)
                 return -EINVAL;
-        return evidence_gather(&m->digests, (int)question->number, &answer->evidence, ret_fd);
+        return evidence_guard(
+                evidence_gather, EVIDENCE_LIMIT_NS, &m->digests, (int)question->number, &answer->evidence, ret_fd);
 }
 
-static int answer_socket(const struct ipc_frame *question, int *ret_fd)
+/* Both listeners of a VM, or none. */
+static int listen_for_vm(const struct transport *t, uid_t vmm_uid, int ret_fds[IPC_FDS_MAX], size_t *ret_fds_n)
+{
+        _cleanup_close_ int egress = -1, service = -1;
+        int r = vm_socket_listen(t, WB_PORT_EGRESS, vmm_uid, &egress);
+
+        if (r < 0)
+                return r;
+        r = vm_socket_listen(t, WB_PORT_SERVICE, vmm_uid, &service);
+        if (r < 0) {
+                vm_socket_unlink(t, WB_PORT_EGRESS);
+                return r;
+        }
+        ret_fds[0] = steal_fd(&egress);
+        ret_fds[1] = steal_fd(&service);
+        *ret_fds_n = 2;
+        return 0;
+}
+
+static int answer_socket(const struct ipc_frame *question, int ret_fds[IPC_FDS_MAX], size_t *ret_fds_n)
 {
         uid_t vmm_uid = question->number >= UINT32_MAX ? (uid_t)-1 : (uid_t)question->number;
         struct transport t;
+        int r;
 
         take_transport(question, &t);
         if (question->path[0] != '/')
                 return -EINVAL;
         if (question->kind == IPC_ASK_LISTEN)
-                return vm_socket_listen(&t, vmm_uid, ret_fd);
-        if (question->kind == IPC_ASK_DIAL)
-                return vm_socket_dial(&t, ret_fd);
-        vm_socket_unlink(&t);
+                return listen_for_vm(&t, vmm_uid, ret_fds, ret_fds_n);
+        if (question->kind == IPC_ASK_DIAL) {
+                r = vm_socket_dial(&t, &ret_fds[0]);
+                *ret_fds_n = r == 0;
+                return r;
+        }
+        vm_socket_unlink(&t, WB_PORT_EGRESS);
+        vm_socket_unlink(&t, WB_PORT_SERVICE);
         return 0;
 }
 
 static int answer_question(struct monitor *m, const struct ipc_frame *question)
 {
         struct ipc_frame answer = {.kind = IPC_ANSWER};
-        _cleanup_close_ int fd = -1;
+        int fds[IPC_FDS_MAX], r;
+        size_t fds_n = 0;
 
-        answer.result = question->kind == IPC_ASK_EVIDENCE ? answer_evidence(m, question, &answer, &fd)
-                                                           : answer_socket(question, &fd);
-        return ipc_send(m->sock, &answer, &fd, fd >= 0);
+        if (question->kind == IPC_ASK_EVIDENCE) {
+                fds[0] = -1;
+                answer.result = answer_evidence(m, question, &answer, &fds[0]);
+                fds_n = fds[0] >= 0;
+        } else {
+                answer.result = answer_socket(question, fds, &fds_n);
+        }
+        r = ipc_send(m->sock, &answer, fds, fds_n);
+        for (size_t i = 0; i < fds_n; i++)
+                close_fd(fds[i]);
+        return r;
 }
 
 /* ---- configuration */
@@ -352,12 +390,29 @@ static int open_signals(int *ret_fd)
         return *ret_fd < 0 ? -errno : 0;
 }
 
+/* One for each port, or none where the configuration has no `vsock`. */
+static int listen_vsock(const struct config *config, int ret_fds[2], size_t *ret_n)
+{
+        const uint32_t ports[] = {(uint32_t)config->vsock_port, WB_PORT_SERVICE};
+        const struct transport t = {.kind = TRANSPORT_VSOCK};
+
+        for (size_t i = 0; config->vsock_port && i < 2; i++) {
+                int r = transport_listen_host(&t, ports[i], &ret_fds[i]);
+
+                if (r < 0)
+                        return log_errno(r, "cannot listen on vsock port %u", ports[i]);
+                *ret_n = i + 1;
+        }
+        return 0;
+}
+
 /* Opens what only the monitor can, starts the broker and gives it all. */
 static int start(struct monitor *m, const struct file_set *files)
 {
-        _cleanup_close_ int control = -1, vsock = -1, broker_end = -1;
+        _cleanup_close_ int control = -1, egress = -1, service = -1, broker_end = -1;
         struct broker_identity identity;
-        int fds[2], r;
+        int fds[3], vsock[2] = {-1, -1}, r;
+        size_t vsock_n = 0;
 
         r = broker_identity_find(m->config->user, &identity);
         if (r == 0)
@@ -368,12 +423,11 @@ static int start(struct monitor *m, const struct file_set *files)
                 return r;
         if (asprintf(&m->control_path, "%s/control.sock", m->config->run_dir) < 0)
                 return log_oom();
-        if (m->config->vsock_port) {
-                r = transport_listen_host(
-                        &(struct transport){.kind = TRANSPORT_VSOCK}, (uint32_t)m->config->vsock_port, &vsock);
-                if (r < 0)
-                        return log_errno(r, "cannot listen on vsock port %u", (unsigned)m->config->vsock_port);
-        }
+        r = listen_vsock(m->config, vsock, &vsock_n);
+        egress = vsock[0];
+        service = vsock[1];
+        if (r < 0)
+                return r;
         r = ipc_pair(fds);
         if (r < 0)
                 return log_errno(r, "cannot make a socketpair");
@@ -384,8 +438,9 @@ static int start(struct monitor *m, const struct file_set *files)
                 return r;
         (void)io_set_nonblock(m->sock);
         fds[0] = control;
-        fds[1] = vsock;
-        r = send_files(m, IPC_START, files, fds, vsock >= 0 ? 2 : 1);
+        fds[1] = egress;
+        fds[2] = service;
+        r = send_files(m, IPC_START, files, fds, 1 + vsock_n);
         if (r < 0) {
                 kill_broker(m);
                 (void)log_errno(r, "cannot give the broker its configuration");

@@ -106,8 +106,8 @@ static void keep(struct monitor_client *c, const struct kept *k)
         event_active(c->readable, EV_TIMEOUT, 0);
 }
 
-/* *ret_fd is -1 if the answer has none. */
-static int ask(struct monitor_client *c, const struct ipc_frame *question, struct ipc_frame *ret, int *ret_fd)
+/* ret_fds are -1 where the answer has none. */
+static int ask(struct monitor_client *c, const struct ipc_frame *question, struct ipc_frame *ret, int ret_fds[2])
 {
         struct kept k;
         int r = ipc_send(c->sock, question, NULL, 0);
@@ -116,8 +116,9 @@ static int ask(struct monitor_client *c, const struct ipc_frame *question, struc
                 lost(r);
         for (receive(c, &k); k.frame.kind != IPC_ANSWER; receive(c, &k))
                 keep(c, &k);
-        *ret_fd = k.fds_n ? k.fds[0] : -1;
-        for (size_t i = 1; i < k.fds_n; i++)
+        for (size_t i = 0; i < 2; i++)
+                ret_fds[i] = i < k.fds_n ? k.fds[i] : -1;
+        for (size_t i = 2; i < k.fds_n; i++)
                 close_fd(k.fds[i]);
         *ret = k.frame;
         return k.frame.result;
@@ -127,42 +128,61 @@ int monitor_ask_evidence(struct monitor_client *c, int pid, struct evidence *ret
 {
         const struct ipc_frame question = {.kind = IPC_ASK_EVIDENCE, .number = (uint64_t)pid};
         struct ipc_frame answer;
-        int fd, r = ask(c, &question, &answer, &fd);
+        int fds[2], r = ask(c, &question, &answer, fds);
 
+        close_fd(fds[1]);
         if (r == 0) {
                 *ret = answer.evidence;
-                *ret_pidfd = fd;
+                *ret_pidfd = fds[0];
         }
         return r;
 }
 
-static int ask_socket(
-        struct monitor_client *c, enum ipc_kind kind, const struct transport *t, uint64_t uid, int *ret_fd)
+/* wanted: how many descriptors a good answer has; then they are the caller's, else there are none. */
+static int ask_socket(struct monitor_client *c, enum ipc_kind kind, const struct transport *t, uint64_t uid,
+        size_t wanted, int ret_fds[2])
 {
         struct ipc_frame question = {.kind = kind, .number = uid, .transport = t->kind}, answer;
+        size_t got;
         int r;
 
         assert(t->kind != TRANSPORT_VSOCK);
         if (strlen(t->path) >= sizeof(question.path))
                 return -ENAMETOOLONG;
         strcpy(question.path, t->path);
-        r = ask(c, &question, &answer, ret_fd);
-        return r == 0 && *ret_fd < 0 && kind != IPC_ASK_UNLISTEN ? -EBADMSG : r;
+        r = ask(c, &question, &answer, ret_fds);
+        got = (size_t)(ret_fds[0] >= 0) + (size_t)(ret_fds[1] >= 0);
+        if (r == 0 && got == wanted)
+                return 0;
+        close_fd(ret_fds[0]);
+        close_fd(ret_fds[1]);
+        return r < 0 ? r : -EBADMSG;
 }
 
-int monitor_ask_listen(struct monitor_client *c, const struct transport *t, uint64_t vmm_uid, int *ret_fd)
+int monitor_ask_listen(
+        struct monitor_client *c, const struct transport *t, uint64_t vmm_uid, int *ret_egress_fd, int *ret_service_fd)
 {
-        return ask_socket(c, IPC_ASK_LISTEN, t, vmm_uid, ret_fd);
+        int fds[2], r = ask_socket(c, IPC_ASK_LISTEN, t, vmm_uid, 2, fds);
+
+        if (r < 0)
+                return r;
+        *ret_egress_fd = fds[0];
+        *ret_service_fd = fds[1];
+        return 0;
 }
 
 int monitor_ask_unlisten(struct monitor_client *c, const struct transport *t)
 {
-        int fd;
+        int fds[2];
 
-        return ask_socket(c, IPC_ASK_UNLISTEN, t, IPC_NO_UID, &fd);
+        return ask_socket(c, IPC_ASK_UNLISTEN, t, IPC_NO_UID, 0, fds);
 }
 
 int monitor_ask_dial(struct monitor_client *c, const struct transport *t, int *ret_fd)
 {
-        return ask_socket(c, IPC_ASK_DIAL, t, IPC_NO_UID, ret_fd);
+        int fds[2], r = ask_socket(c, IPC_ASK_DIAL, t, IPC_NO_UID, 1, fds);
+
+        if (r == 0)
+                *ret_fd = fds[0];
+        return r;
 }

@@ -29,7 +29,8 @@ int monitor_tell(struct monitor_client *c, enum ipc_kind kind, int result);
 /* 0 (then *ret_pidfd is the caller's, -1 if there is no such process), or a negative errno. */
 int monitor_ask_evidence(struct monitor_client *c, int pid, struct evidence *ret, int *ret_pidfd);
 
-/* vmm_uid: IPC_NO_UID where it is not known. */
-int monitor_ask_listen(struct monitor_client *c, const struct transport *t, uint64_t vmm_uid, int *ret_fd);
+/* vmm_uid: IPC_NO_UID where it is not known. Both listeners, or none. */
+int monitor_ask_listen(
+        struct monitor_client *c, const struct transport *t, uint64_t vmm_uid, int *ret_egress_fd, int *ret_service_fd);
 int monitor_ask_unlisten(struct monitor_client *c, const struct transport *t);
 int monitor_ask_dial(struct monitor_client *c, const struct transport *t, int *ret_fd);

@@ -177,7 +177,7 @@ static struct worker *choose_worker(const struct registry *r)
         return r->workers[chosen];
 }
 
-/* Opens the VM's socket and gives it to a worker. */
+/* Opens the VM's sockets and gives them to a worker. */
 static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
 {
         struct transport t = transport_of(&e->config);
@@ -186,14 +186,15 @@ static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
                 .vsock_cid = (uint32_t)e->config.cid,
                 .ready = !e->config.agent};
         uint64_t vmm_uid = e->evidence.exists && !e->evidence.threads.error ? e->evidence.threads.uids[1] : IPC_NO_UID;
-        int listener, r;
+        int egress, service, r;
 
         if (t.kind != TRANSPORT_VSOCK) {
-                r = monitor_ask_listen(e->registry->monitor, &t, vmm_uid, &listener);
+                r = monitor_ask_listen(e->registry->monitor, &t, vmm_uid, &egress, &service);
                 if (r < 0)
                         return refuse_errno(ret_refusal, r, "cannot listen for the VM");
-                config.listeners = &listener;
+                config.listeners = &egress;
                 config.listeners_n = 1;
+                config.service_listener = &service;
         }
         e->worker = choose_worker(e->registry);
         r = worker_vm_add(e->worker, &config, &e->vm);

@@ -22,20 +22,7 @@ static struct worker_settings *settings_of(const struct session *s)
 /* The operator's own service that the request names, or NULL. */
 static const struct worker_service *service_of(const struct session *s)
 {
-        const struct worker_settings *settings = settings_of(s);
-
-        if (s->request.host.kind != HOST_NAME)
-                return NULL;
-        for (size_t i = 0; i < settings->services_n; i++) {
-                const struct worker_service *service = &settings->services[i];
-
-                if (strcmp(service->name, s->request.host.text) != 0)
-                        continue;
-                for (size_t k = 0; k < service->ports_n; k++)
-                        if (service->ports[k] == s->request.port)
-                                return service;
-        }
-        return NULL;
+        return vm_find_service(s->vm, &s->request.host, s->request.port);
 }
 
 /*

@@ -79,8 +79,6 @@ struct session {
         struct vm *vm;
         uint64_t id;
         enum session_state state;
-        bool moved;    /* the state was set during this step */
-        bool stepping; /* in session_step(), up the stack */
         enum session_speaks speaks;
 
         struct peer client;
@@ -93,24 +91,16 @@ struct session {
 
         /* The target and what was decided. request.method and .path point into *head or kept, or are NULL. */
         struct request request;
-        bool has_request;
         struct decision decision;
-        bool counted; /* has its place in the limits, under counted_rule */
-        bool recount; /* gave it up for a change of policy */
         int counted_rule;
 
         /* On the way to the server. */
+        int status; /* of the last answer */
         struct resolver_waiter waiter;
-        bool resolving;
         struct dialer *dialer;
         struct audit_ticket *ticket;
         struct dns_address *addresses; /* judged; charged to the VM */
         size_t addresses_n;
-        bool has_address;
-        struct dns_address address; /* that the server has */
-        bool tunnel;                /* CONNECT or SOCKS5: the server's connection is the session's, not a request's */
-        bool server_used;           /* a request went there: the next finds it in any state */
-        bool recorded;              /* egress_open stands, egress_close is due */
         uint64_t opened_ns;
 
         /* What is parsed. At most one of each, only while it is needed. */
@@ -121,13 +111,24 @@ struct session {
         size_t kept_bytes;
         struct exchange *exchange;
         struct relay relay;
-        bool ech;
-        bool requests_seen; /* an HTTP request was served: the next may take its time */
 
         uint64_t bytes_up;
         uint64_t bytes_down;
         uint64_t retry_after_s; /* of the refusal that is due */
-        int status;             /* of the last answer */
+
+        struct dns_address address; /* that the server has, if has_address */
+        bool has_address;
+        bool moved;    /* the state was set during this step */
+        bool stepping; /* in session_step(), up the stack */
+        bool has_request;
+        bool counted; /* has its place in the limits, under counted_rule */
+        bool recount; /* gave it up for a change of policy */
+        bool resolving;
+        bool tunnel;        /* CONNECT or SOCKS5: the server's connection is the session's, not a request's */
+        bool server_used;   /* a request went there: the next finds it in any state */
+        bool recorded;      /* egress_open stands, egress_close is due */
+        bool ech;           /* the ClientHello offered it */
+        bool requests_seen; /* an HTTP request was served: the next may take its time */
 };
 
 /* A pipelining client is read ahead by so much, a busy one by a chunk. */

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include "broker/listener.h"
 #include "broker/reply.h"
+#include "broker/service.h"
 #include "broker/session.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -21,11 +23,17 @@ static int open_listeners(struct vm *vm, const struct vm_config *config)
         if (!vm->listeners)
                 return -ENOMEM;
         for (size_t i = 0; i < config->listeners_n; i++) {
-                int r = listener_new(vm, config->listeners[i], &vm->listeners[i]);
+                int r = listener_new(vm, config->listeners[i], vm_accept, &vm->listeners[i]);
                 if (r < 0)
                         return r;
                 config->listeners[i] = -1;
                 vm->listeners_n++;
+        }
+        if (config->service_listener) {
+                int r = listener_new(vm, *config->service_listener, vm_accept_service, &vm->service_listener);
+                if (r < 0)
+                        return r;
+                *config->service_listener = -1;
         }
         return 0;
 }
@@ -35,11 +43,21 @@ static void close_listeners(struct vm *vm)
         for (size_t i = 0; i < vm->listeners_n; i++)
                 listener_free(vm->listeners[i]);
         vm->listeners_n = 0;
+        listener_free(vm->service_listener);
+        vm->service_listener = NULL;
         free(vm->listeners);
         vm->listeners = NULL;
 }
 
 DEFINE_CLEANUP(struct vm *, vm_free);
+
+/* So that no guest knows which names the budget takes for one. */
+static uint64_t draw_seed(void)
+{
+        uint64_t seed = 0;
+
+        return getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed) ? seed : clock_monotonic_ns();
+}
 
 static int vm_build(struct worker_context *context, const struct vm_config *config, struct vm **ret)
 {
@@ -49,6 +67,7 @@ static int vm_build(struct worker_context *context, const struct vm_config *conf
         if (!vm)
                 return -ENOMEM;
         LIST_INIT(&vm->sessions);
+        LIST_INIT(&vm->services);
         vm->context = context;
         vm->budget.most_bytes = VM_BYTES_MAX;
         vm->ready = config->ready;
@@ -56,6 +75,7 @@ static int vm_build(struct worker_context *context, const struct vm_config *conf
         vm->name = strdup(config->name);
         if (!vm->name)
                 return -ENOMEM;
+        name_budget_init(&vm->names, draw_seed(), clock_monotonic_ns());
         r = limits_init(&vm->limits, vm->policy, clock_monotonic_ns());
         if (r < 0)
                 return r;
@@ -72,6 +92,8 @@ int vm_new(struct worker_context *context, const struct vm_config *config, struc
 
         for (size_t i = 0; r < 0 && i < config->listeners_n; i++)
                 config->listeners[i] = close_fd(config->listeners[i]);
+        if (r < 0 && config->service_listener)
+                *config->service_listener = close_fd(*config->service_listener);
         return r;
 }
 
@@ -107,6 +129,8 @@ void vm_free(struct vm *vm)
                 return;
         close_listeners(vm);
         for_each_session(vm, cut_removed);
+        while (!LIST_EMPTY(&vm->services))
+                service_free(LIST_FIRST(&vm->services));
         limits_done(&vm->limits);
         policy_unref(vm->policy);
         free(vm->name);
@@ -206,4 +230,37 @@ void vm_accept(struct vm *vm, int fd)
 
         if (session_new(vm, fd) < 0)
                 vm_warn(vm, "its connections hold as much memory as they may, one is not taken");
+}
+
+void vm_accept_service(struct vm *vm, int fd)
+{
+        int r;
+
+        if (vm->services_n >= SERVICES_MAX) {
+                close_fd(fd);
+                return;
+        }
+        r = service_new(vm, fd);
+        if (r < 0)
+                log_write_errno(LOG_LEVEL_WARNING, r, "vm %s: cannot take a connection", vm->name);
+}
+
+const struct worker_service *vm_find_service(const struct vm *vm, const struct hostname *host, uint16_t port)
+{
+        const struct worker_settings *settings = vm->context->settings;
+
+        if (host->kind != HOST_NAME)
+                return NULL;
+        for (size_t i = 0; i < settings->services_n; i++) {
+                const struct worker_service *service = &settings->services[i];
+
+                if (strcmp(service->name, host->text) != 0)
+                        continue;
+                if (port == 0)
+                        return service;
+                for (size_t k = 0; k < service->ports_n; k++)
+                        if (service->ports[k] == port)
+                                return service;
+        }
+        return NULL;
 }

@@ -15,6 +15,7 @@
 #include "broker/buffer.h"
 #include "broker/limits.h"
 #include "broker/mailbox.h"
+#include "broker/name_budget.h"
 #include "broker/pipe_pool.h"
 #include "broker/policy.h"
 #include "broker/resolver.h"
@@ -37,7 +38,9 @@ struct worker_context {
 };
 
 struct listener;
+struct service;
 struct session;
+LIST_HEAD(service_list, service);
 LIST_HEAD(session_list, session);
 
 struct vm {
@@ -53,10 +56,14 @@ struct vm {
         struct budget budget;
         struct session_list sessions;
         size_t sessions_n;
+        struct service_list services; /* conversations of port 1026 */
+        size_t services_n;
+        struct name_budget names;
         struct vm_stats stats;
-        uint64_t warned_ns; /* a guest cannot fill the log */
-        struct listener **listeners;
+        uint64_t warned_ns;          /* a guest cannot fill the log */
+        struct listener **listeners; /* of port 1025 */
         size_t listeners_n;
+        struct listener *service_listener; /* NULL: none, or not its own */
 };
 
 /* Takes over the listeners of config also where it fails. 0, -ENOMEM, or another negative errno. */
@@ -84,3 +91,9 @@ void vm_warn(struct vm *vm, const char *text);
 
 /* A guest's connection; takes fd. One over the VM's bound is answered and closed. */
 void vm_accept(struct vm *vm, int fd);
+
+/* The same of port 1026. */
+void vm_accept_service(struct vm *vm, int fd);
+
+/* The operator's own service under that name, or NULL; port 0: on whichever port. */
+const struct worker_service *vm_find_service(const struct vm *vm, const struct hostname *host, uint16_t port);

@@ -19,10 +19,10 @@
 #define SOCKET_UMASK 0117
 
 /* The path of the host's listener on a port. */
-static int listener_path(const struct transport *t, struct sockaddr_un *ret)
+static int listener_path(const struct transport *t, uint32_t port, struct sockaddr_un *ret)
 {
-        int n = snprintf(ret->sun_path, sizeof(ret->sun_path), "%s%c%u", t->path, t->kind == TRANSPORT_UNIX ? '/' : '_',
-                WB_PORT_EGRESS);
+        int n = snprintf(
+                ret->sun_path, sizeof(ret->sun_path), "%s%c%u", t->path, t->kind == TRANSPORT_UNIX ? '/' : '_', port);
 
         return n < 0 || (size_t)n >= sizeof(ret->sun_path) ? -ENAMETOOLONG : 0;
 }
@@ -50,13 +50,13 @@ static void restore_identity(void)
         (void)setfsgid(getegid());
 }
 
-int vm_socket_listen(const struct transport *t, uid_t vmm_uid, int *ret_fd)
+int vm_socket_listen(const struct transport *t, uint32_t port, uid_t vmm_uid, int *ret_fd)
 {
         struct sockaddr_un address;
         _cleanup_close_ int fd = -1;
         mode_t old_umask;
         struct stat dir;
-        int r = listener_path(t, &address);
+        int r = listener_path(t, port, &address);
 
         if (r == 0)
                 r = stat_directory(address.sun_path, &dir);
@@ -64,7 +64,7 @@ int vm_socket_listen(const struct transport *t, uid_t vmm_uid, int *ret_fd)
                 return r;
         take_identity(dir.st_uid, dir.st_gid);
         old_umask = umask(SOCKET_UMASK);
-        r = transport_listen_host(t, WB_PORT_EGRESS, &fd);
+        r = transport_listen_host(t, port, &fd);
         (void)umask(old_umask);
         restore_identity();
         if (r < 0)
@@ -77,12 +77,12 @@ int vm_socket_listen(const struct transport *t, uid_t vmm_uid, int *ret_fd)
         return 0;
 }
 
-void vm_socket_unlink(const struct transport *t)
+void vm_socket_unlink(const struct transport *t, uint32_t port)
 {
         struct sockaddr_un address;
         struct stat dir, st;
 
-        if (listener_path(t, &address) < 0 || stat_directory(address.sun_path, &dir) < 0)
+        if (listener_path(t, port, &address) < 0 || stat_directory(address.sun_path, &dir) < 0)
                 return;
         take_identity(dir.st_uid, dir.st_gid);
         if (lstat(address.sun_path, &st) == 0 && S_ISSOCK(st.st_mode))

@@ -13,11 +13,11 @@
 
 #include "proto/wire/transport.h"
 
-/* PATH_1025 or DIR/1025. vmm_uid: (uid_t)-1 if not known. 0 or a negative errno. */
-int vm_socket_listen(const struct transport *t, uid_t vmm_uid, int *ret_fd);
+/* PATH_PORT or DIR/PORT. vmm_uid: (uid_t)-1 if not known. 0 or a negative errno. */
+int vm_socket_listen(const struct transport *t, uint32_t port, uid_t vmm_uid, int *ret_fd);
 
 /* Removes the socket file. Missing is well. */
-void vm_socket_unlink(const struct transport *t);
+void vm_socket_unlink(const struct transport *t, uint32_t port);
 
 /*
  * Connects to the guest's side: PATH or DIR/1024, with the identity of the socket's owner. -EACCES if that is root:

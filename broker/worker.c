@@ -13,6 +13,7 @@
 #include "broker/vm.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
+#include "proto/wire/limits.h"
 
 #define STOP_CHECK_MS 20u
 
@@ -46,7 +47,10 @@ struct call {
                 struct policy *policy;
                 struct worker_settings *settings;
                 struct vm_stats *ret_stats;
-                int fd;
+                struct {
+                        int fd;
+                        uint32_t port;
+                };
                 uint64_t drain_ms;
                 struct {
                         bool ready;
@@ -318,6 +322,8 @@ static int run_vm_add(struct worker *w, struct call *c)
                 if (!strcmp(vm->name, c->config->name)) {
                         for (size_t i = 0; i < c->config->listeners_n; i++)
                                 close_fd(c->config->listeners[i]);
+                        if (c->config->service_listener)
+                                close_fd(*c->config->service_listener);
                         return -EEXIST;
                 }
 
@@ -426,13 +432,16 @@ static int run_connection(struct worker *w, struct call *c)
                 close_fd(c->fd);
                 return -ENOENT;
         }
-        vm_accept(c->vm, c->fd);
+        if (c->port == WB_PORT_SERVICE)
+                vm_accept_service(c->vm, c->fd);
+        else
+                vm_accept(c->vm, c->fd);
         return 0;
 }
 
-int worker_vsock_connection(struct worker *w, struct vm *vm, int fd)
+int worker_vsock_connection(struct worker *w, struct vm *vm, uint32_t port, int fd)
 {
-        struct call c = {.run = run_connection, .vm = vm, .fd = fd};
+        struct call c = {.run = run_connection, .vm = vm, .fd = fd, .port = port};
 
         return call(w, &c);
 }

@@ -60,8 +60,9 @@ struct vm_config {
         struct policy *policy; /* a reference is taken */
         int *listeners;        /* listening sockets of port 1025; the worker owns them from the call on */
         size_t listeners_n;
-        uint32_t vsock_cid; /* of a VM on the shared AF_VSOCK listener, else 0 */
-        bool ready;         /* egress open at once (agent: false) */
+        int *service_listener; /* of port 1026, likewise; NULL: none */
+        uint32_t vsock_cid;    /* of a VM on the shared AF_VSOCK listener, else 0 */
+        bool ready;            /* egress open at once (agent: false) */
 };
 
 struct vm;
@@ -83,6 +84,6 @@ struct vm_stats {
 };
 int worker_vm_stats(struct worker *w, struct vm *vm, struct vm_stats *ret);
 
-/* A connection accepted from the shared AF_VSOCK listener, with its peer's CID: the worker that has the VM takes the
- * descriptor. */
-int worker_vsock_connection(struct worker *w, struct vm *vm, int fd);
+/* A connection accepted from the shared AF_VSOCK listener of a port, with its peer's CID: the worker that has the VM
+ * takes the descriptor. */
+int worker_vsock_connection(struct worker *w, struct vm *vm, uint32_t port, int fd);

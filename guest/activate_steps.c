@@ -275,6 +275,9 @@ static int take_network(struct activation *a, const Wb__Network *m)
 {
         a->has_network = true;
         a->network.egress = m->egress;
+        for (size_t i = 0; i < m->n_ports && a->network.ports_n < LISTENERS_PORTS_MAX; i++)
+                if (m->ports[i] > 0 && m->ports[i] <= UINT16_MAX)
+                        a->network.ports[a->network.ports_n++] = (uint16_t)m->ports[i];
         a->network.ca = calloc(m->n_ca_pem + 1, sizeof(*a->network.ca));
         if (!a->network.ca)
                 return -ENOMEM;

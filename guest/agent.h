@@ -37,6 +37,8 @@ struct agent {
         struct event_base *base;
         struct gate gate;
         bool pid1;
+        bool transparent;           /* names lead out too: the DNS stub is served, and made the machine's */
+        bool proxy_variables;       /* workloads are told of the proxy */
         struct transport transport; /* where it listens and how it dials the host; path is main's */
         uint32_t port;
         uint64_t started_ns;

@@ -21,7 +21,7 @@
 
 #define AGENT_LEAF      "wbagent"
 #define EXEC_PARENT     "exec"
-#define FILE_BYTES      4096
+#define FILE_BYTES      1024    /* the largest that is read is memory.events */
 #define PERIOD_US       100000u /* cpu.max: the kernel's default period */
 #define FREEZE_LIMIT_NS (500 * NSEC_PER_MSEC)
 #define KILL_ROUNDS     64 /* one by one: forks may go on meanwhile */
@@ -150,7 +150,7 @@ static int own_directory(char **ret)
 
         if (r == 0)
                 r = io_read_file("/proc/self/cgroup", 65536, &groups, NULL);
-        if (r < 0)
+        if (r < 0 || !groups)
                 return r;
         for (rest = mounts; !point && (line = strsep(&rest, "\n"));)
                 (void)mount_of_line(line, &root, &point);
@@ -256,7 +256,7 @@ const char *cgroup_missing(const struct cgroup_tree *t, const struct cgroup_limi
 int cgroup_tree_freeze(struct cgroup_tree *t, bool frozen)
 {
         uint64_t deadline_ns = clock_monotonic_ns() + FREEZE_LIMIT_NS;
-        char text[FILE_BYTES];
+        char text[FILE_BYTES] = "";
         int r = write_at(t->exec_fd, "cgroup.freeze", frozen ? "1" : "0");
 
         while (r == 0) {
@@ -418,7 +418,7 @@ int cgroup_remove(struct cgroup_tree *t, const char *name)
 
 void cgroup_usage(struct cgroup_tree *t, const char *name, struct cgroup_usage *ret)
 {
-        char text[FILE_BYTES];
+        char text[FILE_BYTES] = "";
 
         *ret = (struct cgroup_usage){0};
         if (t->has[CONTROLLER_MEMORY]) {

@@ -29,7 +29,7 @@ struct child_spec {
         const int *fds; /* become 3, 4, ... in the child; the caller keeps its own */
         size_t fds_n;   /* at most CHILD_FDS_MAX */
 };
-#define CHILD_FDS_MAX 4
+#define CHILD_FDS_MAX 24
 
 /* 0 or a negative errno, also of the child's execve(). ended() is called from the loop, once. */
 int child_spawn(

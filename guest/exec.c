@@ -218,7 +218,7 @@ void exec_open_list(struct exec_table *t, struct control *c)
 
         TAILQ_FOREACH (x, &t->execs, entry)
                 n++;
-        entries.entries = calloc(n + 1, sizeof(*entries.entries));
+        entries.entries = calloc(n + 1, sizeof(Wb__ExecEntry *));
         TAILQ_FOREACH (x, &t->execs, entry) {
                 struct listed *l = entries.entries ? list_one(x, LIST_CMD_BYTES / n) : NULL;
 

@@ -20,17 +20,22 @@
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
 
-#define DESCRIPTORS_MAX 1100 /* two a connection, and a few */
+#define DESCRIPTORS_MAX 1200 /* two a connection, DNS over TCP, listeners */
+
+/* The group that goes with a user here: root's sockets are often for its group alone. */
+static gid_t group_of(uid_t uid)
+{
+        return uid == 0 ? 0 : FORWARDER_UID;
+}
 
 /* Could uid reach path in that way? Asked as uid, since the folders on the way count too. */
 static bool may(uid_t uid, const char *path, int how)
 {
-        int r;
+        int r = -1;
 
-        if (seteuid(uid) < 0)
-                return false;
-        r = faccessat(AT_FDCWD, path, how, AT_EACCESS);
-        return seteuid(0) == 0 && r == 0;
+        if (setegid(group_of(uid)) == 0 && seteuid(uid) == 0)
+                r = faccessat(AT_FDCWD, path, how, AT_EACCESS);
+        return seteuid(0) == 0 && setegid(0) == 0 && r == 0;
 }
 
 /* Nobody if nobody may connect; else whom the socket belongs to; root, which here has no capabilities, if not even that
@@ -40,7 +45,7 @@ static uid_t choose_uid(const struct transport *t)
         char path[256];
         struct stat st;
 
-        if (t->kind != TRANSPORT_UNIX)
+        if (t->kind != TRANSPORT_UNIX || setgroups(0, NULL) < 0)
                 return FORWARDER_UID;
         (void)snprintf(path, sizeof(path), "%s/%u", t->path, WB_PORT_EGRESS);
         if (stat(path, &st) < 0)
@@ -61,7 +66,7 @@ static int drop_capabilities(void)
 
 static int become(uid_t uid)
 {
-        gid_t gid = uid == 0 ? 0 : FORWARDER_UID;
+        gid_t gid = group_of(uid);
 
         if (geteuid() != 0)
                 return drop_capabilities();
@@ -88,6 +93,7 @@ static const int allowed[] = {
         SCMP_SYS(shutdown),
         SCMP_SYS(close),
         SCMP_SYS(connect),
+        SCMP_SYS(getsockname),
         SCMP_SYS(getsockopt),
         SCMP_SYS(setsockopt),
         SCMP_SYS(fcntl),

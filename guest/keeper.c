@@ -32,7 +32,7 @@ struct processes {
 static pid_t parent_of(const char *pid_text)
 {
         char path[64], text[512], *after;
-        int fd, parent = 0;
+        int fd;
         ssize_t n;
 
         (void)snprintf(path, sizeof(path), "/proc/%s/stat", pid_text);
@@ -45,7 +45,7 @@ static pid_t parent_of(const char *pid_text)
                 return 0;
         text[n] = '\0';
         after = strrchr(text, ')');
-        return after && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;
+        return after && strlen(after) > 4 ? (pid_t)strtol(after + 4, NULL, 10) : 0; /* ") S PARENT" */
 }
 
 static bool add(struct processes *all, pid_t pid, pid_t parent)
@@ -73,7 +73,7 @@ static void list_all(struct processes *all)
                 return;
         while ((e = readdir(proc)))
                 if (e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
-                        !add(all, (pid_t)atoi(e->d_name), parent_of(e->d_name)))
+                        !add(all, (pid_t)strtol(e->d_name, NULL, 10), parent_of(e->d_name)))
                         break;
         (void)closedir(proc);
 }
@@ -190,7 +190,7 @@ _Noreturn void keeper_run(const struct spawn *spec, int status_fd)
 
                 failure.error = errno;
                 put = write(status_fd, &failure, sizeof(failure));
-                _exit(put < 0);
+                _exit(put < 0 ? 1 : 0);
         }
         for (char *const *text = spec->env; *text; text++) /* our copy; there may be secrets in it */
                 explicit_bzero(*text, strlen(*text));

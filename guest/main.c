@@ -53,8 +53,8 @@ int main(int argc, char **argv)
         enum agent_end how;
         int r;
 
-        if (argc == 3 && strcmp(argv[1], FORWARDER_ARGUMENT) == 0)
-                return forwarder_main(argv[2]);
+        if (argc == 4 && strcmp(argv[1], FORWARDER_ARGUMENT) == 0)
+                return forwarder_main(argv[2], argv[3]);
         if (argc == 2 && strcmp(argv[1], FILES_ARGUMENT) == 0)
                 return files_main();
         log_setup("wbagent", LOG_LEVEL_INFO);
@@ -71,6 +71,8 @@ int main(int argc, char **argv)
         config.transport = options.listen;
         config.port = options.port;
         config.notify_socket = notify_socket;
+        config.transparent = options.transparent || (pid1 && !options.no_transparent);
+        config.proxy_variables = !options.no_proxy_variables;
         r = serve(&config, &how);
         free(notify_socket);
         return r < 0 ? EXIT_FAILURE : end(how, pid1, options.listen.kind);

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/network.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,15 +16,16 @@
 #include "guest/child.h"
 #include "guest/forwarder.h"
 #include "guest/identity.h"
+#include "guest/listeners.h"
+#include "guest/resolv_conf.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
 
-#define CA_FILE        IDENTITY_RUN_DIR "/ca.pem"
-#define CA_NEXT_FILE   CA_FILE ".next"
-#define LISTEN_BACKLOG 512
+#define CA_FILE      IDENTITY_RUN_DIR "/ca.pem"
+#define CA_NEXT_FILE CA_FILE ".next"
 
 /* A forwarder that lived this long was well; one that did not is restarted ever later. */
 #define HEALTHY_NS       (10 * NSEC_PER_SEC)
@@ -39,9 +36,10 @@ struct network {
         struct agent *agent;
         struct child forwarder;
         struct event *restart;
-        int listeners[2]; /* 127.0.0.1 and ::1; -1 where there is none. They outlive a forwarder, so nobody is refused
-                             while it restarts. */
-        bool egress;      /* what the last activation that spoke of the network asked for */
+        struct listeners listeners; /* outlive a forwarder */
+        bool egress;                /* what the last activation that spoke of the network asked for */
+        uint16_t ports[LISTENERS_PORTS_MAX];
+        size_t ports_n;
         unsigned backoff_ms;
         uint64_t spawned_ns;
 };
@@ -163,44 +161,6 @@ static int write_bundle(const struct network_config *config)
 
 /* ---- the forwarder's life */
 
-static int listen_on(const struct sockaddr *address, socklen_t n)
-{
-        _cleanup_close_ int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        int on = 1;
-
-        if (fd < 0)
-                return -errno;
-        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (address->sa_family == AF_INET6)
-                (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-        if (bind(fd, address, n) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
-                return -errno;
-        return steal_fd(&fd);
-}
-
-/* IPv4 is needed; a kernel without IPv6 is no error. */
-static int open_listeners(struct network *network)
-{
-        struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(WB_FORWARDER_PORT)};
-        struct sockaddr_in6 v6 = {
-                .sin6_family = AF_INET6, .sin6_port = htons(WB_FORWARDER_PORT), .sin6_addr = in6addr_loopback};
-
-        if (network->listeners[0] >= 0)
-                return 0;
-        v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        network->listeners[0] = listen_on((const struct sockaddr *)&v4, sizeof(v4));
-        if (network->listeners[0] < 0)
-                return network->listeners[0];
-        network->listeners[1] = listen_on((const struct sockaddr *)&v6, sizeof(v6));
-        return 0;
-}
-
-static void close_listeners(struct network *network)
-{
-        for (size_t i = 0; i < N(network->listeners); i++)
-                network->listeners[i] = close_fd(network->listeners[i]);
-}
-
 static void restart_later(struct network *network)
 {
         struct timeval delay = {network->backoff_ms / 1000, (suseconds_t)(network->backoff_ms % 1000) * 1000};
@@ -225,12 +185,13 @@ static void on_forwarder_ended(struct child *child, int wait_status)
 static int spawn_forwarder(struct network *network)
 {
         const struct transport *t = &network->agent->transport;
+        const struct listeners *l = &network->listeners;
         char *argv[] = {(char *)(uintptr_t) "wbagent", (char *)(uintptr_t)FORWARDER_ARGUMENT,
-                (char *)(uintptr_t)(t->kind == TRANSPORT_UNIX ? t->path : FORWARDER_VSOCK), NULL};
+                (char *)(uintptr_t)(t->kind == TRANSPORT_UNIX ? t->path : FORWARDER_VSOCK), (char *)(uintptr_t)l->roles,
+                NULL};
         char *env[] = {NULL};
-        struct child_spec spec = {.path = "/proc/self/exe", .argv = argv, .env = env, .fds = network->listeners};
+        struct child_spec spec = {.path = "/proc/self/exe", .argv = argv, .env = env, .fds = l->fds, .fds_n = l->n};
 
-        spec.fds_n = network->listeners[1] >= 0 ? 2 : 1;
         network->spawned_ns = clock_monotonic_ns();
         return child_spawn(network->agent, &spec, on_forwarder_ended, &network->forwarder);
 }
@@ -258,7 +219,7 @@ int network_new(struct agent *agent, struct network **ret)
                 return -ENOMEM;
         network->agent = agent;
         network->backoff_ms = BACKOFF_FIRST_MS;
-        network->listeners[0] = network->listeners[1] = -1;
+        network->listeners = LISTENERS_NONE;
         network->restart = evtimer_new(agent->base, on_restart, network);
         if (!network->restart) {
                 free(network);
@@ -272,7 +233,7 @@ void network_stop(struct network *network)
 {
         (void)evtimer_del(network->restart);
         child_kill(&network->forwarder);
-        close_listeners(network);
+        listeners_close(&network->listeners);
 }
 
 void network_free(struct network *network)
@@ -286,7 +247,8 @@ void network_free(struct network *network)
 
 static int start_forwarder(struct network *network, struct report *report)
 {
-        int r = open_listeners(network);
+        const struct agent *agent = network->agent;
+        int r = listeners_open(&network->listeners, agent->transparent, network->ports, network->ports_n, report);
 
         if (r < 0)
                 return report_errno(report, r, "listening on 127.0.0.1:%u", WB_FORWARDER_PORT);
@@ -295,8 +257,8 @@ static int start_forwarder(struct network *network, struct report *report)
         if (r < 0)
                 return report_errno(report, r, "starting the forwarder");
         network->egress = true;
-        report_fact(
-                report, "forwarder", "127.0.0.1:%u%s", WB_FORWARDER_PORT, network->listeners[1] >= 0 ? ", [::1]" : "");
+        if (network->listeners.has_names)
+                (void)resolv_conf_install(report);
         report_fact(report, "forwarder_pid", "%d", (int)network->forwarder.pid);
         return 0;
 }
@@ -314,12 +276,14 @@ int network_apply(struct network *network, const struct network_config *config, 
         } else if (unlink(CA_FILE) < 0 && errno != ENOENT) {
                 return report_errno(report, -errno, CA_FILE);
         }
-        r = network_make_env(config->egress, config->ca_n ? CA_FILE : NULL, &env);
+        r = network_make_env(config->egress && network->agent->proxy_variables, config->ca_n ? CA_FILE : NULL, &env);
         if (r < 0)
                 return report_errno(report, r, "the proxy variables");
         network_free_env(network->agent->workload_env);
         network->agent->workload_env = env;
         network->egress = config->egress;
+        network->ports_n = config->ports_n;
+        memcpy(network->ports, config->ports, config->ports_n * sizeof(config->ports[0]));
         return network_resume(network, report);
 }
 
@@ -334,7 +298,8 @@ int network_resume(struct network *network, struct report *report)
         }
         r = start_forwarder(network, report);
         if (r == 0)
-                report_detail(report, "workloads reach the broker's proxy at 127.0.0.1:%u", WB_FORWARDER_PORT);
+                report_detail(report, "workloads reach the broker's proxy at 127.0.0.1:%u%s", WB_FORWARDER_PORT,
+                        network->listeners.has_names ? ", and by the names that they look up" : "");
         return r;
 }
 

@@ -3,13 +3,15 @@
 
 /*
  * The guest's way out. Where a broker listens on the host, a forwarder on the loopback carries its proxy to workloads,
- * which hear of it by the usual environment variables; certificates of the broker's CA are added to the image's own in
- * one bundle.
+ * which hear of it by the usual environment variables; those that do not look at them find it by the names that they
+ * ask for (guest/forwarder). Certificates of the broker's CA are added to the image's own in one bundle.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
+#include "guest/listeners.h"
 #include "guest/report.h"
 
 struct agent;
@@ -18,6 +20,8 @@ struct network;
 /* What an activation asks for. */
 struct network_config {
         bool egress;
+        uint16_t ports[LISTENERS_PORTS_MAX]; /* that the policy allows: see guest/listeners */
+        size_t ports_n;
         struct network_pem {
                 uint8_t *bytes;
                 size_t n;

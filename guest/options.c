@@ -12,6 +12,9 @@
 
 struct raw_options {
         const char *listen;
+        bool transparent;
+        bool no_transparent;
+        bool no_proxy_variables;
         bool verbose;
         bool version;
 };
@@ -19,12 +22,18 @@ struct raw_options {
 static const struct option_spec specs[] = {
         {"listen", 0, OPTION_STRING, offsetof(struct raw_options, listen), "vsock:PORT|unix:DIR",
                 "where the host reaches it (vsock:1024)"},
+        {"transparent", 0, OPTION_FLAG, offsetof(struct raw_options, transparent), NULL,
+                "answer the machine's DNS and take the place of its /etc/resolv.conf also when not PID 1"},
+        {"no-transparent", 0, OPTION_FLAG, offsetof(struct raw_options, no_transparent), NULL,
+                "never do that: there is the proxy alone"},
+        {"no-proxy-variables", 0, OPTION_FLAG, offsetof(struct raw_options, no_proxy_variables), NULL,
+                "do not tell commands of the proxy by http_proxy and its kin"},
         {"verbose", 'v', OPTION_FLAG, offsetof(struct raw_options, verbose), NULL, "log more"},
         {"version", 0, OPTION_FLAG, offsetof(struct raw_options, version), NULL, "print the version"},
 };
 
 static const struct option_table table = {
-        .usage = "wbagent [--listen vsock:PORT|unix:DIR]",
+        .usage = "wbagent [--listen vsock:PORT|unix:DIR] [--transparent]",
         .summary =
                 "The agent in a guest: runs the host's commands and puts the machine in order before any of them. As PID 1 it is the guest's init.",
         .example = "wbagent --listen vsock:1024",
@@ -69,6 +78,11 @@ int agent_options_parse(int argc, char **argv, struct agent_options *ret)
                 return options_usage_error(&table, "'%s' is one argument too many", rest[0]);
         if (agent_options_parse_listen(raw.listen, &parsed.listen, &parsed.port) < 0)
                 return options_usage_error(&table, "--listen wants vsock:PORT or unix:DIR, not '%s'", raw.listen);
+        if (raw.transparent && raw.no_transparent)
+                return options_usage_error(&table, "--transparent and --no-transparent exclude each other");
+        parsed.transparent = raw.transparent;
+        parsed.no_transparent = raw.no_transparent;
+        parsed.no_proxy_variables = raw.no_proxy_variables;
         parsed.verbose = raw.verbose;
         *ret = parsed;
         return 0;

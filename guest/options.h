@@ -12,6 +12,9 @@ struct agent_options {
         struct transport listen; /* path points into argv */
         uint32_t port;
         bool verbose;
+        bool transparent; /* asked for; as PID 1 it is so unless it is switched off */
+        bool no_transparent;
+        bool no_proxy_variables;
 };
 
 /* 0, or OPTIONS_E_HELP or OPTIONS_E_USAGE as proto/base/options.h has them: said, the caller exits. */

@@ -193,6 +193,8 @@ int serve(const struct serve_config *config, enum agent_end *ret_end)
                 .transport = config->transport,
                 .port = config->port,
                 .pid1 = config->pid1,
+                .transparent = config->transparent,
+                .proxy_variables = config->proxy_variables,
                 .inherited_nofile = config->inherited_nofile,
                 .started_ns = clock_monotonic_ns(),
         };

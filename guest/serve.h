@@ -14,8 +14,9 @@ struct serve_config {
         struct transport transport; /* where the host reaches us; path lives until serve() answers */
         uint32_t port;
         bool pid1;
-        struct rlimit inherited_nofile; /* for children */
-        const char *notify_socket;      /* of the service manager; NULL: none */
+        bool transparent, proxy_variables; /* see struct agent */
+        struct rlimit inherited_nofile;    /* for children */
+        const char *notify_socket;         /* of the service manager; NULL: none */
 };
 
 /*

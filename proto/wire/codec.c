@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "proto/wire/frame.h"
+#include "proto/wire/hostname.h"
 #include "proto/wire/limits.h"
 
 /*
@@ -53,6 +54,11 @@ static const struct bounds exceptions[] = {
         {"wb.ExecStart", "argv", TEXT_KERNEL, 0, WB_FRAME_MAX_BYTES, 1, WB_ARGS_MAX},
         {"wb.ExecStart", "env", TEXT_KERNEL, 1, WB_FRAME_MAX_BYTES, 0, WB_ARGS_MAX},
         {"wb.ExecEntry", "cmd", TEXT_KERNEL, 0, WB_FRAME_MAX_BYTES, 0, WB_ARGS_MAX},
+        {"wb.NameQuery", "name", TEXT_PRINTABLE, 1, HOSTNAME_MAX_BYTES, 0, 1},
+        {"wb.NameAnswer", "reason", TEXT_PRINTABLE, 1, WB_SERVICE_REASON_MAX, 0, 1},
+        {"wb.NameAnswer", "detail", TEXT_PRINTABLE, 0, WB_SERVICE_DETAIL_MAX, 0, 1},
+        {"wb.ServiceEvent", "name", TEXT_PRINTABLE, 1, WB_SERVICE_REASON_MAX, 0, 1},
+        {"wb.ServiceEvent", "detail", TEXT_PRINTABLE, 0, WB_SERVICE_DETAIL_MAX, 0, 1},
         {"wb.Chunk", "data", TEXT_OPAQUE, 0, WB_CHUNK_MAX_BYTES, 0, 1},
         {"wb.FileData", "data", TEXT_OPAQUE, 1, WB_CHUNK_MAX_BYTES, 0, 1},
         {"wb.FileEntry", "extents", TEXT_OPAQUE, 0, 0, 0, WB_EXTENTS_MAX},
@@ -238,6 +244,34 @@ int codec_unpack_from_agent(const uint8_t *payload, size_t n, Wb__FromAgent **re
         return 0;
 }
 
+int codec_unpack_service_request(const uint8_t *payload, size_t n, Wb__ServiceRequest **ret)
+{
+        Wb__ServiceRequest *m = (Wb__ServiceRequest *)unpack(&wb__service_request__descriptor, payload, n);
+
+        if (!m)
+                return CODEC_E_MALFORMED;
+        if (m->body_case == WB__SERVICE_REQUEST__BODY__NOT_SET || !message_is_good(&m->base)) {
+                codec_free_service_request(m);
+                return CODEC_E_MALFORMED;
+        }
+        *ret = m;
+        return 0;
+}
+
+int codec_unpack_service_answer(const uint8_t *payload, size_t n, Wb__ServiceAnswer **ret)
+{
+        Wb__ServiceAnswer *m = (Wb__ServiceAnswer *)unpack(&wb__service_answer__descriptor, payload, n);
+
+        if (!m)
+                return CODEC_E_MALFORMED;
+        if (m->body_case == WB__SERVICE_ANSWER__BODY__NOT_SET || !message_is_good(&m->base)) {
+                codec_free_service_answer(m);
+                return CODEC_E_MALFORMED;
+        }
+        *ret = m;
+        return 0;
+}
+
 static void wipe(ProtobufCBinaryData *data)
 {
         if (data->len)
@@ -260,6 +294,18 @@ void codec_free_from_agent(Wb__FromAgent *m)
 {
         if (m)
                 wb__from_agent__free_unpacked(m, NULL);
+}
+
+void codec_free_service_request(Wb__ServiceRequest *m)
+{
+        if (m)
+                wb__service_request__free_unpacked(m, NULL);
+}
+
+void codec_free_service_answer(Wb__ServiceAnswer *m)
+{
+        if (m)
+                wb__service_answer__free_unpacked(m, NULL);
 }
 
 static int pack(const ProtobufCMessage *m, uint8_t **ret_frame, size_t *ret_n)
@@ -285,6 +331,16 @@ int codec_pack_to_agent(const Wb__ToAgent *m, uint8_t **ret_frame, size_t *ret_n
 }
 
 int codec_pack_from_agent(const Wb__FromAgent *m, uint8_t **ret_frame, size_t *ret_n)
+{
+        return pack(&m->base, ret_frame, ret_n);
+}
+
+int codec_pack_service_request(const Wb__ServiceRequest *m, uint8_t **ret_frame, size_t *ret_n)
+{
+        return pack(&m->base, ret_frame, ret_n);
+}
+
+int codec_pack_service_answer(const Wb__ServiceAnswer *m, uint8_t **ret_frame, size_t *ret_n)
 {
         return pack(&m->base, ret_frame, ret_n);
 }

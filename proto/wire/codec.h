@@ -18,6 +18,12 @@
 int codec_unpack_to_agent(const uint8_t *payload, size_t n, Wb__ToAgent **ret);
 int codec_unpack_from_agent(const uint8_t *payload, size_t n, Wb__FromAgent **ret);
 
+/* Of port 1026. */
+int codec_unpack_service_request(const uint8_t *payload, size_t n, Wb__ServiceRequest **ret);
+int codec_unpack_service_answer(const uint8_t *payload, size_t n, Wb__ServiceAnswer **ret);
+void codec_free_service_request(Wb__ServiceRequest *m); /* take NULL */
+void codec_free_service_answer(Wb__ServiceAnswer *m);
+
 /* Both take NULL. Secrets in the message are wiped first. */
 void codec_free_to_agent(Wb__ToAgent *m);
 void codec_free_from_agent(Wb__FromAgent *m);
@@ -28,3 +34,5 @@ void codec_free_from_agent(Wb__FromAgent *m);
  */
 int codec_pack_to_agent(const Wb__ToAgent *m, uint8_t **ret_frame, size_t *ret_n);
 int codec_pack_from_agent(const Wb__FromAgent *m, uint8_t **ret_frame, size_t *ret_n);
+int codec_pack_service_request(const Wb__ServiceRequest *m, uint8_t **ret_frame, size_t *ret_n);
+int codec_pack_service_answer(const Wb__ServiceAnswer *m, uint8_t **ret_frame, size_t *ret_n);

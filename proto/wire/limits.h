@@ -14,6 +14,11 @@
 /* A frame's payload; a larger one ends the connection. */
 #define WB_FRAME_MAX_BYTES (1024u * 1024u)
 
+/* Of port 1026: a name or a few sentences. */
+#define WB_SERVICE_FRAME_MAX_BYTES 4096u
+#define WB_SERVICE_REASON_MAX      64u
+#define WB_SERVICE_DETAIL_MAX      2048u
+
 /* One chunk of a stream in a frame: large enough for 1 GB/s, small enough to interleave streams. */
 #define WB_CHUNK_MAX_BYTES (64u * 1024u)
 
@@ -23,6 +28,12 @@
 
 /* The loopback port where the agent's forwarder listens in the guest. */
 #define WB_FORWARDER_PORT 3128u
+
+/* Where connections to an address that stands for a name arrive, where the kernel can bring them there from all ports.
+ */
+#define WB_TRANSPARENT_PORT 3129u
+
+#define WB_DNS_PORT 53u
 
 #define WB_SEED_BYTES       64u /* the host's entropy for one activation */
 #define WB_NONCE_BYTES      16u

@@ -200,6 +200,27 @@ class Tiers(Case):
                 until(lambda: os.readlink("/proc/%d/exe" % qemu.pid).endswith("qemu-system-x86_64"))
                 self.assert_refused(self.add("a", "qemu", qemu.pid), "isolation_unknown", "no KVM VM")
 
+    @unittest.skipUnless(KVM and shutil.which("qemu-system-x86_64"), "no QEMU with KVM")
+    def test_a_jailed_qemu_has_the_layers(self):
+        """QEMU's own means, and a network namespace: all that can be demanded but the cgroup."""
+        self.begin(require_layers=["uid", "seccomp", "netns", "chroot"])
+        qemu = subprocess.Popen(["unshare", "--net", "--", "qemu-system-x86_64", "-accel", "kvm", "-M", "microvm", "-nodefaults", "-display",
+                                 "none", "-S", "-m", "32", "-sandbox", "on", "-runas", "nobody", "-chroot", self.dir + "/root"],
+                                stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.others.append(qemu)
+
+        def is_jailed():
+            with open("/proc/%d/status" % qemu.pid) as f:
+                status = f.read()
+            return qemu.poll() is not None or ("Seccomp:\t2" in status and "Uid:\t65534" in status)
+        until(is_jailed)
+        if qemu.poll() is not None:
+            self.skipTest("this QEMU cannot be jailed so")
+        self.assert_added(self.add("a", "qemu", qemu.pid, "hostile.yaml"))
+        layers = self.layers("a")
+        for layer in ("program", "kvm", "uid", "seccomp", "no_new_privs", "capabilities", "chroot", "netns", "memory"):
+            self.assertEqual(layers[layer]["state"], "present", layers[layer])
+
     def test_what_is_not_proven_is_unknown(self):
         self.begin()
         bare = self.subject()
@@ -328,6 +349,23 @@ class Layers(Case):
         self.assertRegex(self.wbctl("show", "b").stdout, r"(?m)^  uid +unreadable +no pid was given")
         record = until(lambda: [r for r in self.records() if r["event"] == "vm_add" and r["vm"] == "a"])[0]
         self.assertRegex(record["detail"], "present: .*seccomp.*netns")
+
+    def test_a_path_that_no_terminal_should_see(self):
+        name = b"\x1b[2J\xff-vmm"
+        shutil.copy("/bin/sleep", os.fsencode(self.dir) + b"/" + name)
+        p = subprocess.Popen([os.fsencode(self.dir) + b"/" + name, b"1000"])
+        self.others.append(p)
+        self.begin(trust_declared=True)
+        until(lambda: os.readlink("/proc/%d/exe" % p.pid).endswith("-vmm"))
+        r = self.add("a", "firecracker", p.pid)
+        self.assert_added(r)
+        self.assertIn("/?[2J?-vmm", self.layers("a")["program"]["fact"])
+        self.assertIsNone(json.loads(self.wbctl("show", "a", "--json").stdout)["vm"]["evidence"]["program"])
+        for text in (self.wbctl("show", "a").stdout, self.log_text(), r.stderr):
+            self.assertNotIn("\x1b", text)
+        self.stop()
+        self.begin()
+        self.assert_refused(self.add("a", "firecracker", p.pid), "isolation_unknown", "/?[2J?-vmm")
 
     def test_a_proc_that_cannot_be_read(self):
         """A broker without root's rights looks at a process of root's."""

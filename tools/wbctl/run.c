@@ -375,6 +375,9 @@ static int boot(struct run *run)
                 .policy = policy,
         };
 
+        /* The broker looks for KVM's VM in the process; a guest that answers has one. */
+        if (run->kvm && (r = wait_for_agent(run)) != 0)
+                return r;
         if ((r = run_broker_add(run->control, &vm)) != 0 || (r = wait_for_agent(run)) != 0)
                 return r;
         return run_broker_activate(run->control, run->files.name, run->secrets);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "broker/evidence_gather.h"
+#include "broker/evidence_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +27,7 @@
 #include "broker/evidence_source.h"
 #include "broker/layer.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "tests/support/suite.h"
 
 /* Real processes, each with one layer or without it. Most need root; the cgroup's ones need the hierarchies to be
@@ -642,6 +643,60 @@ static void test_a_recycled_number_lends_nothing(void)
         end(next);
 }
 
+/* ---- a /proc that does not answer */
+
+static int gather_never(struct evidence_digests *digests, int pid, struct evidence *ret, int *ret_pidfd)
+{
+        (void)digests;
+        (void)pid;
+        (void)ret;
+        (void)ret_pidfd;
+        for (;;)
+                pause();
+        return 0;
+}
+
+static int gather_and_fail(struct evidence_digests *digests, int pid, struct evidence *ret, int *ret_pidfd)
+{
+        return pid < 0 ? -ENFILE : evidence_gather(digests, pid, ret, ret_pidfd);
+}
+
+static int gather_and_end(struct evidence_digests *digests, int pid, struct evidence *ret, int *ret_pidfd)
+{
+        (void)digests;
+        (void)pid;
+        (void)ret;
+        (void)ret_pidfd;
+        _exit(0);
+}
+
+static void test_the_monitor_waits_for_nobody(void)
+{
+        struct evidence_digests digests = {0};
+        struct subject s = start(filter, NULL);
+        struct evidence e = {0};
+        int pidfd = -1;
+
+        CU_ASSERT_EQUAL(evidence_guard(gather_never, 50 * NSEC_PER_MSEC, &digests, s.pid, &e, &pidfd), -ETIMEDOUT);
+        CU_ASSERT_EQUAL(evidence_guard(gather_and_end, NSEC_PER_SEC, &digests, s.pid, &e, &pidfd), -EIO);
+        CU_ASSERT_EQUAL(evidence_guard(gather_and_fail, NSEC_PER_SEC, &digests, -1, &e, &pidfd), -ENFILE);
+        CU_ASSERT_FALSE(e.exists);
+        CU_ASSERT_EQUAL(pidfd, -1);
+        CU_ASSERT_EQUAL(evidence_guard(evidence_gather, 10 * NSEC_PER_SEC, &digests, s.pid, &e, &pidfd), 0);
+        CU_ASSERT_TRUE(e.exists);
+        CU_ASSERT_EQUAL(e.threads.filtered, 1);
+        CU_ASSERT_EQUAL(digests.next, 1);
+        CU_ASSERT_EQUAL(syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0), 0);
+        close_fd(pidfd);
+        end(s);
+        CU_ASSERT_EQUAL(evidence_guard(evidence_gather, 10 * NSEC_PER_SEC, &digests, s.pid, &e, &pidfd), 0);
+        CU_ASSERT_FALSE(e.exists);
+        CU_ASSERT_EQUAL(pidfd, -1);
+        /* None of the children is left behind. */
+        CU_ASSERT_EQUAL(waitpid(-1, NULL, WNOHANG), -1);
+        CU_ASSERT_EQUAL(errno, ECHILD);
+}
+
 /* ---- a /proc that cannot be read */
 
 /* In a child with another user: what that one sees of pid. */
@@ -714,6 +769,7 @@ int main(int argc, char **argv)
                 {"ceilings of the unified hierarchy", test_ceilings_of_the_unified_hierarchy},
                 {"a process that ended has none", test_a_process_that_ended_has_none},
                 {"a recycled number lends nothing", test_a_recycled_number_lends_nothing},
+                {"the monitor waits for nobody", test_the_monitor_waits_for_nobody},
                 {"what cannot be read is not absent", test_what_cannot_be_read_is_not_absent},
                 CU_TEST_INFO_NULL,
         };

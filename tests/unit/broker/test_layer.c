@@ -282,6 +282,21 @@ static void test_processes_below_a_sandbox_count(void)
         CU_ASSERT_PTR_NOT_NULL(strstr(layers.of[LAYER_SECCOMP].fact, "1 of 2 processes"));
 }
 
+static void test_facts_are_printable(void)
+{
+        struct evidence e = jailed(7, 1000);
+        struct layers layers;
+
+        strcpy(e.program.path, "/tmp/\x1b[2J\n\xff\xc3\xbc/sleep");
+        strcpy(e.cgroup.path, "/\x7f\x01");
+        layers = find(e, BACKEND_QEMU);
+        for (int i = 0; i < LAYER_MAX_; i++)
+                for (const char *p = layers.of[i].fact; *p; p++)
+                        CU_ASSERT_TRUE(*p >= ' ' && *p <= '~');
+        CU_ASSERT_PTR_NOT_NULL(strstr(layers.of[LAYER_PROGRAM].fact, "/tmp/?[2J????"
+                                                                     "/sleep"));
+}
+
 static void test_sets_are_printed(void)
 {
         char text[64], small[8];
@@ -306,6 +321,7 @@ int main(void)
                 {"shared memory is both ones' fault", test_shared_memory_is_both_ones_fault},
                 {"one process is one VM", test_one_process_is_one_vm},
                 {"processes below a sandbox count", test_processes_below_a_sandbox_count},
+                {"facts are printable", test_facts_are_printable},
                 {"sets are printed", test_sets_are_printed},
                 CU_TEST_INFO_NULL,
         };

@@ -14,6 +14,7 @@
 #include <CUnit/Basic.h>
 
 #include "proto/base/cleanup.h"
+#include "proto/wire/limits.h"
 
 #define OTHER_UID 65534u
 
@@ -59,7 +60,7 @@ static void test_listens_with_mode_0660_whatever_the_umask(void)
         struct stat st;
         int fd = -1, client;
 
-        CU_ASSERT_EQUAL_FATAL(vm_socket_listen(&here, (uid_t)-1, &fd), 0);
+        CU_ASSERT_EQUAL_FATAL(vm_socket_listen(&here, WB_PORT_EGRESS, (uid_t)-1, &fd), 0);
         CU_ASSERT_EQUAL(umask(old), 0);
         CU_ASSERT_EQUAL(stat(path_of("1025"), &st), 0);
         CU_ASSERT_EQUAL(st.st_mode & 07777, 0660);
@@ -67,7 +68,7 @@ static void test_listens_with_mode_0660_whatever_the_umask(void)
         CU_ASSERT_TRUE(client >= 0);
         close_fd(client);
         close_fd(fd);
-        vm_socket_unlink(&here);
+        vm_socket_unlink(&here, WB_PORT_EGRESS);
         CU_ASSERT_EQUAL(access(path_of("1025"), F_OK), -1);
 }
 
@@ -75,12 +76,12 @@ static void test_a_dead_socket_is_replaced_a_living_one_is_not(void)
 {
         int one = -1, two = -1;
 
-        CU_ASSERT_EQUAL(vm_socket_listen(&here, (uid_t)-1, &one), 0);
-        CU_ASSERT_EQUAL(vm_socket_listen(&here, (uid_t)-1, &two), -EADDRINUSE);
+        CU_ASSERT_EQUAL(vm_socket_listen(&here, WB_PORT_EGRESS, (uid_t)-1, &one), 0);
+        CU_ASSERT_EQUAL(vm_socket_listen(&here, WB_PORT_EGRESS, (uid_t)-1, &two), -EADDRINUSE);
         close_fd(one);
-        CU_ASSERT_EQUAL(vm_socket_listen(&here, (uid_t)-1, &two), 0);
+        CU_ASSERT_EQUAL(vm_socket_listen(&here, WB_PORT_EGRESS, (uid_t)-1, &two), 0);
         close_fd(two);
-        vm_socket_unlink(&here);
+        vm_socket_unlink(&here, WB_PORT_EGRESS);
 }
 
 /* A file that is no socket is nobody's to remove. */
@@ -89,8 +90,8 @@ static void test_a_file_in_its_place_stays(void)
         int fd = open(path_of("1025"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), listener;
 
         close_fd(fd);
-        CU_ASSERT_TRUE(vm_socket_listen(&here, (uid_t)-1, &listener) < 0);
-        vm_socket_unlink(&here);
+        CU_ASSERT_TRUE(vm_socket_listen(&here, WB_PORT_EGRESS, (uid_t)-1, &listener) < 0);
+        vm_socket_unlink(&here, WB_PORT_EGRESS);
         CU_ASSERT_EQUAL(access(path_of("1025"), F_OK), 0);
         CU_ASSERT_EQUAL(unlink(path_of("1025")), 0);
 }
@@ -103,27 +104,27 @@ static void test_belongs_to_the_directory_or_the_vmm(void)
         if (geteuid() != 0)
                 return;
         CU_ASSERT_EQUAL(chown(dir, OTHER_UID, OTHER_UID), 0);
-        CU_ASSERT_EQUAL(vm_socket_listen(&here, (uid_t)-1, &fd), 0);
+        CU_ASSERT_EQUAL(vm_socket_listen(&here, WB_PORT_EGRESS, (uid_t)-1, &fd), 0);
         CU_ASSERT_EQUAL(stat(path_of("1025"), &st), 0);
         CU_ASSERT_EQUAL(st.st_uid, OTHER_UID);
         CU_ASSERT_EQUAL(st.st_gid, OTHER_UID);
         close_fd(fd);
-        vm_socket_unlink(&here);
+        vm_socket_unlink(&here, WB_PORT_EGRESS);
         CU_ASSERT_EQUAL(access(path_of("1025"), F_OK), -1);
 
         /* The owner could have put a link to another's file there by then, so it is not given on. */
-        CU_ASSERT_EQUAL(vm_socket_listen(&here, 12345, &fd), 0);
+        CU_ASSERT_EQUAL(vm_socket_listen(&here, WB_PORT_EGRESS, 12345, &fd), 0);
         CU_ASSERT_EQUAL(stat(path_of("1025"), &st), 0);
         CU_ASSERT_EQUAL(st.st_uid, OTHER_UID);
         close_fd(fd);
-        vm_socket_unlink(&here);
+        vm_socket_unlink(&here, WB_PORT_EGRESS);
 
         CU_ASSERT_EQUAL(chown(dir, 0, 0), 0);
-        CU_ASSERT_EQUAL(vm_socket_listen(&here, 12345, &fd), 0);
+        CU_ASSERT_EQUAL(vm_socket_listen(&here, WB_PORT_EGRESS, 12345, &fd), 0);
         CU_ASSERT_EQUAL(stat(path_of("1025"), &st), 0);
         CU_ASSERT_EQUAL(st.st_uid, 12345);
         close_fd(fd);
-        vm_socket_unlink(&here);
+        vm_socket_unlink(&here, WB_PORT_EGRESS);
 }
 
 static int listen_as_guest(void)

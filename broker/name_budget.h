@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * How many names a VM may ask for. Names are a way out by themselves where a wildcard allows what the guest makes up,
+ * so both the questions and the different names in them are counted, by the minute. Fixed memory. Pure: the caller
+ * passes the time.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/wire/hostname.h"
+
+/* A browser that opens a page asks for some dozens of names, each for three types; a package manager for a few. */
+#define NAME_BUDGET_QUERIES 1200u
+#define NAME_BUDGET_NAMES   256u
+
+struct name_budget {
+        uint64_t seed;
+        uint64_t began_ns; /* of this minute */
+        uint32_t queries;
+        uint32_t names_n;
+        bool told;                         /* that it is used up: once a minute is enough for a log */
+        uint64_t names[NAME_BUDGET_NAMES]; /* their hashes */
+};
+
+/* seed makes the hashes unpredictable. */
+void name_budget_init(struct name_budget *b, uint64_t seed, uint64_t now_ns);
+
+/*
+ * Takes a question about name (NULL: about none) from the budget. False: it is used up until the minute ends;
+ * *ret_first is then true the first time that this happens in the minute.
+ */
+bool name_budget_take(struct name_budget *b, const struct hostname *name, uint64_t now_ns, bool *ret_first);
