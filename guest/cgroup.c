@@ -424,9 +424,13 @@ void cgroup_usage(struct cgroup_tree *t, const char *name, struct cgroup_usage *
         if (t->has[CONTROLLER_MEMORY]) {
                 if (read_exec(t, name, "memory.events", text) == 0)
                         ret->oom_kills = value_of(text, "oom_kill");
+                if (read_exec(t, name, "memory.current", text) == 0)
+                        ret->memory_bytes = strtoull(text, NULL, 10);
                 if (read_exec(t, name, "memory.peak", text) == 0)
                         ret->peak_memory_bytes = strtoull(text, NULL, 10);
         }
+        if (t->has[CONTROLLER_PIDS] && read_exec(t, name, "pids.current", text) == 0)
+                ret->pids = strtoull(text, NULL, 10);
         if (read_exec(t, name, "cpu.stat", text) == 0) {
                 ret->user_ns = value_of(text, "user_usec") * NSEC_PER_USEC;
                 ret->system_ns = value_of(text, "system_usec") * NSEC_PER_USEC;

@@ -25,6 +25,8 @@ struct cgroup_limits {
 
 struct cgroup_usage {
         uint64_t oom_kills;
+        uint64_t memory_bytes;      /* now */
+        uint64_t pids;              /* now */
         uint64_t peak_memory_bytes; /* 0: this kernel does not say */
         uint64_t user_ns;
         uint64_t system_ns;

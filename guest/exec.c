@@ -322,6 +322,35 @@ unsigned exec_table_running(const struct exec_table *t)
         return n;
 }
 
+static void fill_statistics(const struct exec *x, Wb__ExecStatistics *s)
+{
+        struct cgroup_usage usage;
+
+        *s = (Wb__ExecStatistics)WB__EXEC_STATISTICS__INIT;
+        s->id = (char *)(uintptr_t)x->id;
+        s->state = (char *)(uintptr_t)state_name(x);
+        s->known = x->has_cgroup;
+        if (!x->has_cgroup)
+                return;
+        cgroup_usage(x->table->cgroups, x->id, &usage);
+        s->user_ns = usage.user_ns;
+        s->system_ns = usage.system_ns;
+        s->memory_bytes = usage.memory_bytes;
+        s->peak_memory_bytes = usage.peak_memory_bytes;
+        s->pids = usage.pids;
+}
+
+size_t exec_table_statistics(const struct exec_table *t, Wb__ExecStatistics *ret, size_t room)
+{
+        const struct exec *x;
+        size_t n = 0;
+
+        TAILQ_FOREACH (x, &t->execs, entry)
+                if (n < room && (x->state != EXEC_ENDED || exec_is_lingering(x)))
+                        fill_statistics(x, &ret[n++]);
+        return n;
+}
+
 bool exec_table_reaped(struct exec_table *t, pid_t pid, int wait_status, const struct rusage *usage)
 {
         struct exec *x;

@@ -34,6 +34,10 @@ int exec_table_freeze(struct exec_table *t);
 int exec_table_thaw(struct exec_table *t);
 unsigned exec_table_running(const struct exec_table *t);
 
+/* Those that have processes now, at most room of them, oldest first; texts are the table's, and live until the loop
+ * goes on. Answers how many. */
+size_t exec_table_statistics(const struct exec_table *t, Wb__ExecStatistics *ret, size_t room);
+
 /* An ended child that is not the agent's own otherwise: called by the SIGCHLD handler with what waitid() said. True if
  * it was an exec's leader. */
 bool exec_table_reaped(struct exec_table *t, pid_t pid, int wait_status, const struct rusage *usage);

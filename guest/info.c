@@ -2,6 +2,7 @@
 #include "guest/info.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include "guest/exec.h"
 #include "guest/network.h"
 #include "guest/secret.h"
+#include "guest/statistics.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
@@ -89,6 +91,7 @@ static void gather(struct agent *agent, struct facts *f)
 
 int info_send(struct control *c)
 {
+        _cleanup_free_ struct statistics *statistics = malloc(sizeof(*statistics));
         struct agent *agent = control_agent(c);
         struct report_message steps[ACTIVATE_STEPS];
         Wb__ActivateStep *step_pointers[ACTIVATE_STEPS];
@@ -111,6 +114,10 @@ int info_send(struct control *c)
         info.last_activation = step_pointers;
         info.n_facts = facts.n;
         info.facts = facts.pointers;
+        if (statistics) {
+                statistics_gather(agent->execs, statistics);
+                info.statistics = &statistics->message;
+        }
         m.body_case = WB__FROM_AGENT__BODY_INFO;
         m.info = &info;
         return control_send(c, &m);

@@ -7,6 +7,7 @@
 #include "proto/wire/codec.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/statistics.h"
 #include "tools/wbctl/target.h"
 
 struct info_options {
@@ -41,6 +42,8 @@ static void print_table(const Wb__Info *info)
         printf("commands    %u running\n", info->execs_running);
         for (size_t i = 0; i < info->n_facts; i++)
                 printf("%-19s %s\n", info->facts[i]->name, info->facts[i]->value);
+        if (info->statistics)
+                statistics_print(info->statistics);
         if (info->n_last_activation)
                 printf("\nlast activation:\n");
         for (size_t i = 0; i < info->n_last_activation; i++)
@@ -59,6 +62,8 @@ static void print_json(const Wb__Info *info)
                 "generation", (json_int_t)info->generation, "pid1", (int)info->pid1, "uptime_ns",
                 (json_int_t)info->uptime_ns, "execs_running", (json_int_t)info->execs_running, "facts", facts,
                 "last_activation", steps);
+        if (info->statistics)
+                (void)json_object_set_new(root, "statistics", statistics_json(info->statistics));
         (void)json_dumpf(root, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(root);
