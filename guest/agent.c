@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/agent.h"
 
+#include "guest/exec.h"
 #include "guest/secret.h"
 #include "proto/base/clock.h"
 
@@ -28,10 +29,24 @@ void agent_on_expiry(evutil_socket_t fd, short events, void *userdata)
         watch_expiry(userdata);
 }
 
+static void on_secret_gone(void *userdata, const char *name)
+{
+        struct agent *agent = userdata;
+
+        exec_table_forget_secret(agent->execs, name);
+}
+
 void agent_set_secrets(struct agent *agent, struct secret_store *store)
 {
         secret_store_free(agent->secrets);
         agent->secrets = store;
+        if (store)
+                secret_watch(store, on_secret_gone, agent);
+        watch_expiry(agent);
+}
+
+void agent_secrets_changed(struct agent *agent)
+{
         watch_expiry(agent);
 }
 

@@ -65,8 +65,11 @@ struct agent {
 /* The loop ends soon: what is queued to conversations gets a moment to leave. The first call counts. */
 void agent_end_soon(struct agent *agent, enum agent_end end);
 
-/* Replaces the secrets by store (NULL: none); the old ones are wiped. */
+/* Replaces the secrets by store (NULL: none); the old ones are wiped, and their files taken away from the execs. */
 void agent_set_secrets(struct agent *agent, struct secret_store *store);
+
+/* One was put or revoked: the next expiry may be another's. */
+void agent_secrets_changed(struct agent *agent);
 
 /* What secrets_timer calls: wipes the secrets whose time is up. userdata is the agent. */
 void agent_on_expiry(evutil_socket_t fd, short events, void *userdata);

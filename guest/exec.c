@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "guest/exec_internal.h"
+#include "guest/secret_mount.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
@@ -42,7 +43,7 @@ int exec_new(struct exec_table *t, struct exec **ret)
                 mark = (uint32_t)getpid();
         (void)snprintf(x->id, sizeof(x->id), "x%u-%08x", ++t->counter, mark);
         x->table = t;
-        x->watch = x->status_fd = x->report_fd = x->input.fd = -1;
+        x->watch = x->secrets_fd = x->status_fd = x->report_fd = x->input.fd = -1;
         for (int i = 0; i < EXEC_STREAMS; i++)
                 x->output[i] = (struct output){.fd = -1, .state = OUTPUT_CLOSED};
         LIST_INIT(&x->viewers);
@@ -70,6 +71,7 @@ void exec_free(struct exec *x)
         for (int i = 0; i < EXEC_STREAMS; i++)
                 output_done(&x->output[i]);
         input_done(&x->input);
+        close_fd(x->secrets_fd);
         free(x->cmd);
         free(x->cwd);
         free(x);
@@ -300,6 +302,15 @@ void exec_table_free(struct exec_table *t)
         close_fd(t->inotify_fd);
         cgroup_tree_free(t->cgroups);
         free(t);
+}
+
+void exec_table_forget_secret(struct exec_table *t, const char *name)
+{
+        struct exec *x;
+
+        TAILQ_FOREACH (x, &t->execs, entry)
+                if (x->secrets_fd >= 0)
+                        secret_mount_remove(x->secrets_fd, name);
 }
 
 int exec_table_freeze(struct exec_table *t)

@@ -32,6 +32,9 @@ void exec_table_free(struct exec_table *t); /* kills all */
  * negative errno. */
 int exec_table_freeze(struct exec_table *t);
 int exec_table_thaw(struct exec_table *t);
+/* Takes the file of this secret away from those that have it mounted. */
+void exec_table_forget_secret(struct exec_table *t, const char *name);
+
 unsigned exec_table_running(const struct exec_table *t);
 
 /* Those that have processes now, at most room of them, oldest first; texts are the table's, and live until the loop

@@ -60,10 +60,11 @@ struct exec {
         bool detached;
         bool terminal;
         bool has_cgroup;
-        int watch;     /* of the cgroup, while it lingers; -1 */
-        pid_t pid;     /* the command's; 0 while a keeper has not told it */
-        pid_t keeper;  /* where there are no cgroups; 0: none, or nobody is left of the exec */
-        int report_fd; /* the keeper's; -1 */
+        int watch;      /* of the cgroup, while it lingers; -1 */
+        int secrets_fd; /* the mount of its secrets, as long as processes may be there; -1 */
+        pid_t pid;      /* the command's; 0 while a keeper has not told it */
+        pid_t keeper;   /* where there are no cgroups; 0: none, or nobody is left of the exec */
+        int report_fd;  /* the keeper's; -1 */
         struct event report;
         uint64_t timeout_ms;
         uint64_t memory_limit_bytes;

@@ -62,6 +62,7 @@ void exec_sweep(struct exec *x)
                                 log_write_errno(LOG_LEVEL_WARNING, r, "exec %s: its cgroup stays", x->id);
                         x->has_cgroup = false;
                         x->watch = -1;
+                        x->secrets_fd = close_fd(x->secrets_fd);
                         return;
                 }
                 /* Watched first, then tried again: it may have become empty in between. */
@@ -312,6 +313,7 @@ void exec_keeper_ended(struct exec *x, int wait_status, const struct rusage *usa
         struct keeper_report end = {.wait_status = wait_status, .usage = *usage};
 
         x->keeper = 0;
+        x->secrets_fd = close_fd(x->secrets_fd);
         if (x->state >= EXEC_DRAINING)
                 return;
         (void)read_report(x, &end);

@@ -16,6 +16,7 @@
 #include "guest/names.h"
 #include "guest/pty.h"
 #include "guest/secret.h"
+#include "guest/secret_mount.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
@@ -41,12 +42,11 @@ struct start {
         char *cwd;
         struct spawn_rlimit rlimits[RLIM_NLIMITS + 1];
         size_t rlimits_n;
-        int secret_fds[WB_SECRETS_MAX]; /* sealed; the first inherited_n are handed down as they are */
+        int secret_fds[WB_SECRETS_MAX]; /* sealed; handed down as they are */
         size_t secrets_n;
-        int inherited[WB_SECRETS_MAX];
-        size_t inherited_n;
-        struct spawn_file files[WB_SECRETS_MAX];
+        struct secret_file files[WB_SECRETS_MAX]; /* values of the store: nothing of it goes before they are copied */
         size_t files_n;
+        int secrets_fd; /* of their mount */
         int cgroup_fd;
         int child[3];          /* the command's ends */
         int out[EXEC_STREAMS]; /* ours */
@@ -68,8 +68,14 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct start *s, const c
 
 static void start_init(struct start *s, struct exec_table *t, const Wb__ExecStart *m)
 {
-        *s = (struct start){
-                .table = t, .m = m, .cgroup_fd = -1, .child = {-1, -1, -1}, .out = {-1, -1}, .in = -1, .report = -1};
+        *s = (struct start){.table = t,
+                .m = m,
+                .cgroup_fd = -1,
+                .child = {-1, -1, -1},
+                .out = {-1, -1},
+                .in = -1,
+                .report = -1,
+                .secrets_fd = -1};
 }
 
 static void start_done(struct start *s)
@@ -81,6 +87,7 @@ static void start_done(struct start *s)
         environment_done(&s->env);
         for (size_t i = 0; i < s->secrets_n; i++)
                 close_fd(s->secret_fds[i]);
+        close_fd(s->secrets_fd);
         close_fd(s->cgroup_fd);
         for (int i = 0; i < 3; i++)
                 close_fd(s->child[i]);
@@ -197,21 +204,28 @@ static int set_file_name(struct start *s, const char *name, const char *path)
         return environment_set(&s->env, variable, path, strlen(path));
 }
 
+/* A sealed file that the command inherits. */
 static int hand_down(struct start *s, const Wb__SecretUse *use, const uint8_t *value, size_t n)
 {
-        char path[sizeof(SPAWN_SECRETS_DIRECTORY) + WB_SECRET_NAME_MAX + 1];
+        char path[sizeof("/proc/self/fd/") + 20];
         int fd = -1, r = make_sealed(use->name, value, n, &fd);
 
         if (r < 0)
                 return r;
         s->secret_fds[s->secrets_n++] = fd;
-        if (use->form == WB__SECRET_USE__FORM__FD) {
-                s->inherited[s->inherited_n++] = fd;
-                (void)snprintf(path, sizeof(path), "/proc/self/fd/%zu", 2 + s->inherited_n);
-        } else {
-                s->files[s->files_n++] = (struct spawn_file){.name = use->name, .fd = fd};
-                (void)snprintf(path, sizeof(path), "%s/%s", SPAWN_SECRETS_DIRECTORY, use->name);
-        }
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%zu", 2 + s->secrets_n);
+        return set_file_name(s, use->name, path);
+}
+
+static int put_in_mount(struct start *s, const Wb__SecretUse *use, const uint8_t *value, size_t n)
+{
+        char path[sizeof(SECRET_MOUNT_DIRECTORY) + WB_SECRET_NAME_MAX + 1];
+
+        for (size_t i = 0; i < s->files_n; i++)
+                if (strcmp(s->files[i].name, use->name) == 0)
+                        return refuse(s, "bad_request", "%s is to be mounted twice", use->name);
+        s->files[s->files_n++] = (struct secret_file){.name = use->name, .value = value, .value_n = n};
+        (void)snprintf(path, sizeof(path), "%s/%s", SECRET_MOUNT_DIRECTORY, use->name);
         return set_file_name(s, use->name, path);
 }
 
@@ -227,8 +241,10 @@ static int take_secret(struct start *s, const Wb__SecretUse *use)
                 return refuse(s, "secret_expired", "%s", use->name);
         if (strchr(use->name, '/') || use->name[0] == '.')
                 return refuse(s, "bad_request", "%s: not a name for a file", use->name);
-        if (use->form != WB__SECRET_USE__FORM__ENV)
+        if (use->form == WB__SECRET_USE__FORM__FD)
                 return hand_down(s, use, value, n);
+        if (use->form == WB__SECRET_USE__FORM__MOUNT)
+                return put_in_mount(s, use, value, n);
         if (n && memchr(value, 0, n))
                 return refuse(s, "bad_request", "%s holds a NUL byte and cannot be a variable", use->name);
         return environment_set(&s->env, use->name, n ? (const char *)value : "", n);
@@ -237,7 +253,7 @@ static int take_secret(struct start *s, const Wb__SecretUse *use)
 /* Where the mount of the exec's own namespace goes; others see an empty directory. */
 static int make_mount_point(void)
 {
-        const char *const paths[] = {"/run/wbagent", SPAWN_SECRETS_DIRECTORY};
+        const char *const paths[] = {"/run/wbagent", SECRET_MOUNT_DIRECTORY};
 
         for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
                 if (mkdir(paths[i], 0755) == 0)
@@ -245,6 +261,17 @@ static int make_mount_point(void)
                 else if (errno != EEXIST)
                         return -errno;
         return 0;
+}
+
+static int make_mount(struct start *s)
+{
+        int r = make_mount_point();
+
+        if (r == 0)
+                r = secret_mount_new(s->files, s->files_n, s->who.uid, s->who.gid, &s->secrets_fd);
+        return r < 0 ? refuse(s, "internal", "mount of secrets: %s%s", strerror(-r),
+                               r == -ENOSYS ? " (it needs Linux 5.2)" : "")
+                     : 0;
 }
 
 static int take_secrets(struct start *s)
@@ -255,9 +282,7 @@ static int take_secrets(struct start *s)
                 return refuse(s, "bad_request", "more than %u secrets", WB_SECRETS_MAX);
         for (size_t i = 0; r == 0 && i < s->m->n_secrets; i++)
                 r = take_secret(s, s->m->secrets[i]);
-        if (r == 0 && s->files_n && make_mount_point() < 0)
-                return refuse(s, "internal", SPAWN_SECRETS_DIRECTORY ": %s", strerror(errno));
-        return r;
+        return r == 0 && s->files_n ? make_mount(s) : r;
 }
 
 static int finish_env(struct start *s)
@@ -465,10 +490,9 @@ static int start_process(struct start *s)
         spec->who = &s->who;
         memcpy(spec->stdio, s->child, sizeof(spec->stdio));
         spec->terminal = x->terminal;
-        spec->fds = s->inherited;
-        spec->fds_n = s->inherited_n;
-        spec->files = s->files;
-        spec->files_n = s->files_n;
+        spec->fds = s->secret_fds;
+        spec->fds_n = s->secrets_n;
+        spec->secrets_fd = x->secrets_fd = steal_fd(&s->secrets_fd);
         spec->umask = s->m->umask_set ? s->m->umask & 0777 : DEFAULT_UMASK;
         spec->nice = s->m->nice_set ? s->m->nice : 0;
         spec->nice_asked = s->m->nice_set;

@@ -9,6 +9,7 @@
 #include "guest/files.h"
 #include "guest/forward.h"
 #include "guest/info.h"
+#include "guest/secret_talk.h"
 
 static void take_info(struct control *c)
 {
@@ -51,6 +52,18 @@ static void take_files(struct control *c, const Wb__ToAgent *m)
                 files_open(control_agent(c)->files, c, m);
 }
 
+static void take_secret(struct control *c, const Wb__ToAgent *m)
+{
+        if (!is_ready(c))
+                return;
+        if (m->body_case == WB__TO_AGENT__BODY_SECRET_PUT)
+                secret_talk_put(c, m->secret_put);
+        else if (m->body_case == WB__TO_AGENT__BODY_SECRET_REVOKE)
+                secret_talk_revoke(c, m->secret_revoke);
+        else
+                secret_talk_list(c);
+}
+
 static void take_forward(struct control *c, const Wb__Forward *m)
 {
         if (is_ready(c))
@@ -79,6 +92,9 @@ int opening_take(struct control *c, const Wb__ToAgent *m)
         case WB__TO_AGENT__BODY_FILE_PUT:
         case WB__TO_AGENT__BODY_FILE_WATCH:
         case WB__TO_AGENT__BODY_SYNC: take_files(c, m); return 0;
+        case WB__TO_AGENT__BODY_SECRET_PUT:
+        case WB__TO_AGENT__BODY_SECRET_REVOKE:
+        case WB__TO_AGENT__BODY_SECRET_LIST: take_secret(c, m); return 0;
         case WB__TO_AGENT__BODY_FORWARD: take_forward(c, m->forward); return 0;
         case WB__TO_AGENT__BODY_INPUT:
         case WB__TO_AGENT__BODY_CREDIT:

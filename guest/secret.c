@@ -25,8 +25,10 @@ struct secret {
 
 struct secret_store {
         enum secret_memory memory;
+        void (*gone)(void *userdata, const char *name);
+        void *userdata;
         size_t n;
-        struct secret secrets[];
+        struct secret secrets[WB_SECRETS_MAX];
 };
 
 static const char *const memory_names[] = {
@@ -71,7 +73,7 @@ static void *map_pages(size_t bytes, enum secret_memory *ret_memory)
         return at;
 }
 
-static void wipe(struct secret *s)
+static void wipe(struct secret_store *store, struct secret *s)
 {
         if (!s->value)
                 return;
@@ -79,6 +81,8 @@ static void wipe(struct secret *s)
         (void)munmap(s->value, s->mapped_bytes);
         s->value = NULL;
         s->value_n = 0;
+        if (store->gone)
+                store->gone(store->userdata, s->name);
 }
 
 static struct secret *find(struct secret_store *store, const char *name)
@@ -89,14 +93,12 @@ static struct secret *find(struct secret_store *store, const char *name)
         return NULL;
 }
 
-static int add(struct secret_store *store, const Wb__Secret *from, uint64_t now_ns)
+/* Into a place that holds none. */
+static int fill(struct secret_store *store, struct secret *s, const Wb__Secret *from, uint64_t now_ns)
 {
-        struct secret *s = &store->secrets[store->n];
         enum secret_memory memory;
         uint64_t ttl_ns;
 
-        if (find(store, from->name))
-                return -EEXIST;
         assert(strlen(from->name) < sizeof(s->name)); /* the codec's bound */
         s->mapped_bytes = round_to_pages(from->value.len);
         s->value = map_pages(s->mapped_bytes, &memory);
@@ -110,8 +112,42 @@ static int add(struct secret_store *store, const Wb__Secret *from, uint64_t now_
         s->value_n = from->value.len;
         ttl_ns = from->ttl_ms > UINT64_MAX / NSEC_PER_MSEC ? UINT64_MAX : from->ttl_ms * NSEC_PER_MSEC;
         s->expires_ns = ttl_ns == 0 || ttl_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + ttl_ns;
-        store->n++;
         return 0;
+}
+
+int secret_put(struct secret_store *store, const Wb__Secret *from, uint64_t now_ns)
+{
+        struct secret *s = find(store, from->name);
+        int r;
+
+        if (s) {
+                wipe(store, s);
+                return fill(store, s, from, now_ns);
+        }
+        if (store->n == WB_SECRETS_MAX)
+                return SECRET_E_FULL;
+        r = fill(store, &store->secrets[store->n], from, now_ns);
+        store->n += r == 0;
+        return r;
+}
+
+int secret_revoke(struct secret_store *store, const char *name, uint64_t now_ns)
+{
+        struct secret *s = find(store, name);
+
+        if (!s)
+                return SECRET_E_UNKNOWN;
+        if (!s->value)
+                return SECRET_E_EXPIRED;
+        s->expires_ns = now_ns;
+        wipe(store, s);
+        return 0;
+}
+
+void secret_watch(struct secret_store *store, void (*gone)(void *userdata, const char *name), void *userdata)
+{
+        store->gone = gone;
+        store->userdata = userdata;
 }
 
 DEFINE_CLEANUP(struct secret_store *, secret_store_free);
@@ -120,14 +156,14 @@ int secret_store_new(Wb__Secret *const *secrets, size_t n, uint64_t now_ns, stru
 {
         _cleanup_(secret_store_freep) struct secret_store *store = NULL;
 
-        store = calloc(1, sizeof(*store) + n * sizeof(store->secrets[0]));
+        store = calloc(1, sizeof(*store));
         if (!store)
                 return -ENOMEM;
         for (size_t i = 0; i < n; i++) {
-                int r = add(store, secrets[i], now_ns);
+                int r = find(store, secrets[i]->name) ? -EEXIST : secret_put(store, secrets[i], now_ns);
 
-                if (r < 0)
-                        return r;
+                if (r != 0)
+                        return r < 0 ? r : -E2BIG;
         }
         *ret = STEAL(store);
         return 0;
@@ -138,7 +174,7 @@ void secret_store_free(struct secret_store *store)
         if (!store)
                 return;
         for (size_t i = 0; i < store->n; i++)
-                wipe(&store->secrets[i]);
+                wipe(store, &store->secrets[i]);
         free(store);
 }
 
@@ -150,7 +186,7 @@ void secret_expire(struct secret_store *store, uint64_t now_ns, uint64_t *ret_ne
                 struct secret *s = &store->secrets[i];
 
                 if (s->expires_ns <= now_ns)
-                        wipe(s);
+                        wipe(store, s);
                 else if (s->expires_ns < next_ns)
                         next_ns = s->expires_ns;
         }
@@ -164,7 +200,7 @@ int secret_get(struct secret_store *store, const char *name, uint64_t now_ns, co
         if (!s)
                 return SECRET_E_UNKNOWN;
         if (s->expires_ns <= now_ns)
-                wipe(s);
+                wipe(store, s);
         if (!s->value)
                 return SECRET_E_EXPIRED;
         *ret_value = s->value;
@@ -179,6 +215,20 @@ size_t secret_count(const struct secret_store *store)
         for (size_t i = 0; store && i < store->n; i++)
                 n += store->secrets[i].value != NULL;
         return n;
+}
+
+bool secret_at(const struct secret_store *store, size_t i, const char **ret_name, uint64_t *ret_expires_ns)
+{
+        for (size_t at = 0; store && at < store->n; at++) {
+                const struct secret *s = &store->secrets[at];
+
+                if (!s->value || i-- > 0)
+                        continue;
+                *ret_name = s->name;
+                *ret_expires_ns = s->expires_ns;
+                return true;
+        }
+        return false;
 }
 
 enum secret_memory secret_memory_kind(const struct secret_store *store)

@@ -173,10 +173,10 @@ static void tear_down(struct agent *agent)
         forwards_free(agent->forwards);
         files_free(agent->files);
         network_free(agent->network);
+        if (agent->secrets_timer)
+                agent_set_secrets(agent, NULL); /* takes files from execs */
         if (agent->execs)
                 exec_table_free(agent->execs);
-        if (agent->secrets_timer)
-                agent_set_secrets(agent, NULL);
         network_free_env(agent->workload_env);
         for (size_t i = 0; i < sizeof(agent->signals) / sizeof(agent->signals[0]); i++)
                 free_event(agent->signals[i]);

@@ -21,15 +21,6 @@ struct spawn_rlimit {
         struct rlimit value;
 };
 
-/* A secret that becomes a file of a private mount. */
-struct spawn_file {
-        const char *name;
-        int fd; /* whose content it gets */
-};
-
-/* Where mounted secrets are in the exec's mount namespace. */
-#define SPAWN_SECRETS_DIRECTORY "/run/wbagent/secrets"
-
 struct spawn {
         char *const *argv;
         char *const *env;
@@ -40,8 +31,7 @@ struct spawn {
         bool terminal;  /* stdio[0] is to become the controlling terminal */
         const int *fds; /* become 3, 4, ... */
         size_t fds_n;
-        const struct spawn_file *files;
-        size_t files_n;
+        int secrets_fd; /* of guest/secret_mount.h; -1: none */
         mode_t umask;
         int nice;
         bool nice_asked; /* else a failure to set it does not matter */

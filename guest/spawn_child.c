@@ -15,12 +15,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "guest/secret_mount.h"
 #include "guest/spawn.h"
 
 #define STDIO_FDS 3
@@ -123,55 +123,14 @@ static void reset_priority(const struct child *c)
                 fail(c, SPAWN_NICE);
 }
 
-/* Memory that is never swapped: noswap is Linux 6.4, ramfs always was. */
-static void mount_memory(const struct child *c)
+static void mount_secrets(const struct child *c)
 {
-        const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+        int r = c->spec->secrets_fd < 0 ? 0 : secret_mount_attach(c->spec->secrets_fd);
 
-        if (mount("wbsecrets", SPAWN_SECRETS_DIRECTORY, "tmpfs", flags, "mode=0755,size=8m,noswap") == 0)
-                return;
-        if (mount("wbsecrets", SPAWN_SECRETS_DIRECTORY, "ramfs", flags, "mode=0755") < 0)
+        if (r < 0) {
+                errno = -r;
                 fail(c, SPAWN_FILES);
-}
-
-static void copy_file(const struct child *c, const struct spawn_file *f, int index)
-{
-        const struct identity *who = c->spec->who;
-        char path[sizeof(SPAWN_SECRETS_DIRECTORY) + 256], bytes[4096];
-        int to;
-        ssize_t n;
-        off_t at = 0;
-
-        (void)snprintf(path, sizeof(path), "%s/%s", SPAWN_SECRETS_DIRECTORY, f->name);
-        to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0400);
-        if (to < 0)
-                fail_at(c, SPAWN_FILES, index);
-        while ((n = pread(f->fd, bytes, sizeof(bytes), at)) > 0) {
-                if (write(to, bytes, (size_t)n) != n)
-                        fail_at(c, SPAWN_FILES, index);
-                at += n;
         }
-        explicit_bzero(bytes, sizeof(bytes));
-        if (n < 0 || fchown(to, who->uid, who->gid) < 0 || fchmod(to, 0400) < 0)
-                fail_at(c, SPAWN_FILES, index);
-        (void)close(to);
-}
-
-/* A mount namespace of the exec's own, to which the machine's later mounts still come, but out of which nothing goes.
- */
-static void mount_files(const struct child *c)
-{
-        if (c->spec->files_n == 0)
-                return;
-        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
-                fail(c, SPAWN_FILES);
-        mount_memory(c);
-        for (size_t i = 0; i < c->spec->files_n; i++)
-                copy_file(c, &c->spec->files[i], (int)i);
-        /* It holds what it holds: nobody can fill the machine's memory through it. */
-        if (mount(NULL, SPAWN_SECRETS_DIRECTORY, NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
-                    NULL) < 0)
-                fail(c, SPAWN_FILES);
 }
 
 static void set_rlimits(const struct child *c)
@@ -306,7 +265,7 @@ _Noreturn void spawn_child(const struct spawn *spec, int status_fd)
         if (setsid() < 0)
                 fail(&c, SPAWN_INTERNAL);
         join_cgroup(&c);
-        mount_files(&c);
+        mount_secrets(&c);
         place_descriptors(&c);
         if (spec->terminal && ioctl(0, TIOCSCTTY, 0) < 0)
                 fail(&c, SPAWN_INTERNAL);

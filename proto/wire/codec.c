@@ -48,6 +48,7 @@ static const struct bounds exceptions[] = {
         {"wb.Activate", "hostname", TEXT_PRINTABLE, 0, WB_HOSTNAME_MAX, 0, 1},
         {"wb.Activate", "secrets", TEXT_OPAQUE, 0, 0, 0, WB_SECRETS_MAX},
         {"wb.Secret", "name", TEXT_PRINTABLE, 1, WB_SECRET_NAME_MAX, 0, 1},
+        {"wb.SecretRevoke", "name", TEXT_PRINTABLE, 1, WB_SECRET_NAME_MAX, 0, 1},
         {"wb.Secret", "value", TEXT_OPAQUE, 0, WB_SECRET_MAX_BYTES, 0, 1},
         {"wb.Network", "ports", TEXT_OPAQUE, 0, 0, 0, UINT16_MAX},
         {"wb.Network", "ca_pem", TEXT_OPAQUE, 1, WB_FRAME_MAX_BYTES, 0, 64},
@@ -287,6 +288,8 @@ void codec_free_to_agent(Wb__ToAgent *m)
                 for (size_t i = 0; i < m->activate->n_secrets; i++)
                         wipe(&m->activate->secrets[i]->value);
         }
+        if (m->body_case == WB__TO_AGENT__BODY_SECRET_PUT && m->secret_put && m->secret_put->secret)
+                wipe(&m->secret_put->secret->value);
         wb__to_agent__free_unpacked(m, NULL);
 }
 

@@ -77,13 +77,6 @@ static void order_done(struct order *o)
         explicit_bzero(o->seed, sizeof(o->seed));
 }
 
-static bool is_name(const char *text, size_t n)
-{
-        static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-
-        return n > 0 && n <= WB_SECRET_NAME_MAX && strspn(text, letters) == n && !(*text >= '0' && *text <= '9');
-}
-
 static bool is_there(const struct order *o, const char *name)
 {
         for (size_t i = 0; i < o->secrets_n; i++)
@@ -101,7 +94,7 @@ static int add_secret(struct order *o, const char *text, uint64_t ttl_ms)
         size_t n;
         int r;
 
-        if (!equals || !equals[1] || !is_name(text, (size_t)(equals - text)))
+        if (!equals || !equals[1] || !agent_call_is_secret_name(text, (size_t)(equals - text)))
                 return options_usage_error(
                         &table, "--secret wants NAME=FILE, NAME of letters, digits and _, not '%s'", text);
         if (o->secrets_n == WB_SECRETS_MAX)

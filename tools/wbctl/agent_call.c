@@ -63,6 +63,13 @@ int agent_call_ask(const struct target *target, uint64_t timeout_ms, const Wb__T
         return r;
 }
 
+bool agent_call_is_secret_name(const char *text, size_t n)
+{
+        static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+        return n > 0 && n <= WB_SECRET_NAME_MAX && strspn(text, letters) == n && !(*text >= '0' && *text <= '9');
+}
+
 void agent_call_print_step(const Wb__ActivateStep *step)
 {
         printf("%-9s %-6s %8.3f ms  %s", step->name, step->ok ? "ok" : "FAILED", (double)step->duration_ns / 1e6,

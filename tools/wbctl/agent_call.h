@@ -3,6 +3,8 @@
 
 /* One conversation of a command with a guest's agent, without a loop; what goes wrong is said on stderr. */
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <jansson.h>
@@ -25,6 +27,9 @@ int agent_call_ask(const struct target *target, uint64_t timeout_ms, const Wb__T
 /* Says what came instead of an answer: r of client_call_receive(), or an Error, or something else. Answers EXIT_FAILED.
  */
 int agent_call_failed(int r, const Wb__FromAgent *m);
+
+/* Letters, digits and _, no digit first: what can be a variable. */
+bool agent_call_is_secret_name(const char *text, size_t n);
 
 /* A step of an activation: one line for a person, one object for a machine. */
 void agent_call_print_step(const Wb__ActivateStep *step);

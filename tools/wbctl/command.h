@@ -27,6 +27,7 @@ int command_kill(int argc, char **argv);
 int command_policy(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_secret(int argc, char **argv);
 int command_shutdown(int argc, char **argv);
 int command_sync(int argc, char **argv);
 int command_vm(int argc, char **argv);

@@ -19,6 +19,7 @@ static const struct command commands[] = {
         {"policy", "check a policy file", command_policy},
         {"ps", "list the execs of a guest", command_ps},
         {"run", "run a command in a VM of its own", command_run},
+        {"secret", "a guest's secrets: put, rm, ls", command_secret},
         {"shutdown", "end a guest", command_shutdown},
         {"sync", "write a guest's files to its disks", command_sync},
         {"vm", "the VMs of a running broker", command_vm},

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "proto/base/clock.h"
+#include "proto/wire/limits.h"
 #include "tests/support/suite.h"
 
 #define NOW_NS UINT64_C(1000)
@@ -88,6 +89,74 @@ static void test_the_longest_time_does_not_overflow(void)
         secret_store_free(store);
 }
 
+struct gone {
+        unsigned n;
+        char last[8];
+};
+
+static void on_gone(void *userdata, const char *name)
+{
+        struct gone *gone = userdata;
+
+        gone->n++;
+        (void)strcpy(gone->last, name);
+}
+
+static void test_whoever_watches_hears_of_each_end(void)
+{
+        Wb__Secret a = make("A", "alpha", 3), b = make("B", "beta", 0), other = make("B", "other", 0);
+        struct secret_store *store = store_of(&a, &b);
+        struct gone gone = {0};
+        const uint8_t *value;
+        uint64_t next_ns;
+        size_t n;
+
+        secret_watch(store, on_gone, &gone);
+        secret_expire(store, NOW_NS + 3 * NSEC_PER_MSEC, &next_ns);
+        CU_ASSERT_EQUAL(gone.n, 1);
+        CU_ASSERT_STRING_EQUAL(gone.last, "A");
+        CU_ASSERT_EQUAL(secret_put(store, &other, NOW_NS), 0);
+        CU_ASSERT_EQUAL(gone.n, 2); /* the old value's files are old */
+        CU_ASSERT_EQUAL(secret_get(store, "B", NOW_NS, &value, &n), 0);
+        CU_ASSERT_EQUAL(memcmp(value, "other", 5), 0);
+        CU_ASSERT_EQUAL(secret_revoke(store, "B", NOW_NS), 0);
+        CU_ASSERT_EQUAL(gone.n, 3);
+        CU_ASSERT_EQUAL(secret_revoke(store, "B", NOW_NS), SECRET_E_EXPIRED);
+        CU_ASSERT_EQUAL(secret_revoke(store, "C", NOW_NS), SECRET_E_UNKNOWN);
+        CU_ASSERT_EQUAL(secret_revoke(NULL, "C", NOW_NS), SECRET_E_UNKNOWN);
+        CU_ASSERT_EQUAL(secret_get(store, "B", NOW_NS, &value, &n), SECRET_E_EXPIRED);
+        CU_ASSERT_EQUAL(secret_put(store, &a, NOW_NS), 0); /* one that had expired */
+        secret_store_free(store);
+        CU_ASSERT_EQUAL(gone.n, 4);
+        CU_ASSERT_STRING_EQUAL(gone.last, "A");
+}
+
+static void test_a_store_is_bounded(void)
+{
+        char name[] = "N00";
+        Wb__Secret s = make(name, "x", 0);
+        struct secret_store *store = store_of(&s, NULL);
+        const char *listed;
+        uint64_t expires_ns;
+
+        for (unsigned i = 1; i < WB_SECRETS_MAX; i++) {
+                name[1] = (char)('0' + i / 10);
+                name[2] = (char)('0' + i % 10);
+                CU_ASSERT_EQUAL(secret_put(store, &s, NOW_NS), 0);
+        }
+        CU_ASSERT_EQUAL(secret_put(store, &s, NOW_NS), 0); /* in its own place */
+        name[0] = 'M';
+        CU_ASSERT_EQUAL(secret_put(store, &s, NOW_NS), SECRET_E_FULL);
+        CU_ASSERT_EQUAL(secret_revoke(store, "N00", NOW_NS), 0);
+        CU_ASSERT_EQUAL(secret_count(store), WB_SECRETS_MAX - 1);
+        CU_ASSERT_TRUE(secret_at(store, 0, &listed, &expires_ns));
+        CU_ASSERT_STRING_EQUAL(listed, "N01");
+        CU_ASSERT_EQUAL(expires_ns, UINT64_MAX);
+        CU_ASSERT_FALSE(secret_at(store, WB_SECRETS_MAX - 1, &listed, &expires_ns));
+        CU_ASSERT_FALSE(secret_at(NULL, 0, &listed, &expires_ns));
+        secret_store_free(store);
+}
+
 /* A forked child that is not yet another program must not have them to lose. */
 static void test_a_forked_child_cannot_read(void)
 {
@@ -118,6 +187,8 @@ int main(void)
                 {"expiry is told apart from unknown", test_expiry_is_told_apart_from_unknown},
                 {"a name twice is refused", test_a_name_twice_is_refused},
                 {"the longest time does not overflow", test_the_longest_time_does_not_overflow},
+                {"whoever watches hears of each end", test_whoever_watches_hears_of_each_end},
+                {"a store is bounded", test_a_store_is_bounded},
                 {"a forked child cannot read", test_a_forked_child_cannot_read},
                 CU_TEST_INFO_NULL,
         };

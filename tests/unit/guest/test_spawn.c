@@ -40,6 +40,7 @@ static void prepare(struct run *r, char *const *argv)
                 .umask = 022,
                 .cgroup_fd = -1,
                 .report_fd = -1,
+                .secrets_fd = -1,
         };
 }
 
