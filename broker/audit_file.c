@@ -53,7 +53,7 @@ static int read_last_seq(int fd, uint64_t *ret_seq, uint64_t *ret_size)
         struct stat st;
         const char *end, *begin;
         uint64_t seq = 0;
-        size_t n;
+        size_t n = 0;
         int r;
 
         if (fstat(fd, &st) < 0)
@@ -111,7 +111,7 @@ static int open_log(struct audit_file *f)
 {
         _cleanup_close_ int fd =
                 openat(f->dir_fd, FILE_NAME, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
-        uint64_t seq, size;
+        uint64_t seq = 0, size = 0;
         struct stat st;
         int r;
 

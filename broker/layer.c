@@ -17,6 +17,7 @@ static_assert(COUNT(state_names) == LAYER_STATE_MAX_, "a state has no name");
 
 /* Behind what stands already. Paths are the VMM's to choose, and facts go to terminals, logs and JSON: what is not
  * printable ASCII is shown as `?`. */
+static void append(struct layer_finding *to, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
 static void append(struct layer_finding *to, const char *format, va_list ap)
 {
         size_t n = strlen(to->fact);

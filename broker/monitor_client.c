@@ -149,7 +149,7 @@ static int ask_socket(struct monitor_client *c, enum ipc_kind kind, const struct
         assert(t->kind != TRANSPORT_VSOCK);
         if (strlen(t->path) >= sizeof(question.path))
                 return -ENAMETOOLONG;
-        strcpy(question.path, t->path);
+        memcpy(question.path, t->path, strlen(t->path) + 1);
         r = ask(c, &question, &answer, ret_fds);
         got = (size_t)(ret_fds[0] >= 0) + (size_t)(ret_fds[1] >= 0);
         if (r == 0 && got == wanted)

@@ -98,7 +98,7 @@ static int check_private(const char *path, mode_t mode)
 int monitor_make_directories(const struct config *config, const struct broker_identity *identity)
 {
         static const struct broker_identity stays = {.drop = false};
-        mode_t mode;
+        mode_t mode = 0;
         int r = make_directory(config->state_dir, 0700, identity, &mode);
 
         if (r == 0)

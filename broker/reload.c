@@ -157,8 +157,8 @@ static int load_next(
 
 int reload_apply(struct loaded *l, struct registry *r, int memfd)
 {
-        struct worker_settings *settings;
-        struct setup *setup;
+        struct worker_settings *settings = NULL;
+        struct setup *setup = NULL;
         int error = load_next(r, memfd, &setup, &settings);
 
         if (error < 0)

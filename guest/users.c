@@ -207,9 +207,9 @@ int users_find(const char *passwd, const char *group, const char *spec, struct i
         const char *rest = *spec ? spec : "0";
         const char *end = rest + strlen(rest);
         struct identity who = {0};
-        struct piece head, user, primary, extra;
+        struct piece head = {0}, user = {0}, primary = {0}, extra = {0};
         const char *in_head;
-        bool known;
+        bool known = false;
         int r;
 
         (void)next_piece(&rest, end, ',', &head);

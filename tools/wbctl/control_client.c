@@ -39,7 +39,7 @@ static int dial(const char *path, int *ret_fd)
                 return -errno;
         if (strlen(path) >= sizeof(address.sun_path))
                 return -ENAMETOOLONG;
-        strcpy(address.sun_path, path);
+        memcpy(address.sun_path, path, strlen(path) + 1);
         if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
                 return -errno;
         *ret_fd = steal_fd(&fd);

@@ -188,7 +188,7 @@ static int parse_rlimit(const char *text, Wb__Rlimit *ret)
 static int take_rlimits(const struct exec_options *o, struct request *q)
 {
         q->rlimits = calloc(o->rlimits.n + 1, sizeof(*q->rlimits));
-        q->rlimit_pointers = calloc(o->rlimits.n + 1, sizeof(*q->rlimit_pointers));
+        q->rlimit_pointers = calloc(o->rlimits.n + 1, sizeof(void *));
         if (!q->rlimits || !q->rlimit_pointers)
                 return -ENOMEM;
         q->start.rlimits = q->rlimit_pointers;
@@ -233,7 +233,7 @@ static int parse_secret(const char *text, Wb__SecretUse *ret)
 static int take_secrets(const struct exec_options *o, struct request *q)
 {
         q->secrets = calloc(o->secrets.n + 1, sizeof(*q->secrets));
-        q->secret_pointers = calloc(o->secrets.n + 1, sizeof(*q->secret_pointers));
+        q->secret_pointers = calloc(o->secrets.n + 1, sizeof(void *));
         if (!q->secrets || !q->secret_pointers)
                 return -ENOMEM;
         q->start.secrets = q->secret_pointers;

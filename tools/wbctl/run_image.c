@@ -148,7 +148,7 @@ static int run_builder(const char *const *argv, char **ret_line)
 {
         _cleanup_free_ char *text = NULL;
         size_t n = 0;
-        int status;
+        int status = 0;
         int fds[2];
 
         if (pipe2(fds, O_CLOEXEC) < 0)
