@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "broker/session_private.h"
+#include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 
@@ -234,6 +236,23 @@ static void on_server(evutil_socket_t fd, short what, void *userdata)
         session_step(userdata);
 }
 
+/* An operator's service whose socket is one of ours, under whatever path: each connection to it would make the next. */
+static bool is_own_listener(const struct session *s, int fd)
+{
+        pid_t own_pid = settings_of(s)->own_pid;
+        struct ucred listener = {0};
+        socklen_t n = sizeof(listener);
+
+        return own_pid && !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &n) && listener.pid == own_pid;
+}
+
+static void refuse_own_listener(struct session *s, int fd)
+{
+        log_error("service %s: its endpoint is the broker's own", s->request.host.text);
+        close_fd(fd);
+        session_deny(s, REASON_UPSTREAM_UNREACHABLE, "the service's endpoint is the broker itself");
+}
+
 static void on_dialled(void *userdata, enum reason reason, int fd, const struct dns_address *address)
 {
         struct session *s = userdata;
@@ -245,6 +264,8 @@ static void on_dialled(void *userdata, enum reason reason, int fd, const struct 
         s->dialer = NULL;
         if (reason != REASON_ALLOWED) {
                 session_deny(s, reason, NULL);
+        } else if (!address && is_own_listener(s, fd)) {
+                refuse_own_listener(s, fd);
         } else {
                 peer_attach(&s->server, s->vm->context->base, fd, on_server, s);
                 record_open(s);

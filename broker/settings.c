@@ -107,6 +107,7 @@ int settings_make(const struct setup *setup, struct worker_settings **ret)
                 .idle_ms = c->idle_ms,
                 .inspect_available = false, /* this version does not intercept */
                 .audit_required = c->audit_required,
+                .own_pid = getppid(), /* the monitor */
         };
         r = fill_floor(&s->floor, c);
         if (r == 0)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "broker/address.h"
 #include "broker/audit.h"
@@ -41,6 +42,7 @@ struct worker_settings {
         uint64_t idle_ms;
         bool inspect_available; /* false until interception exists, or where the operator switched it off */
         bool audit_required;
+        pid_t own_pid; /* of the process that listens on the broker's own unix sockets; 0: none does */
 };
 struct worker_settings *worker_settings_ref(struct worker_settings *s);
 void worker_settings_unref(struct worker_settings *s);
