@@ -94,9 +94,11 @@ struct http1_request {
         const char *query; /* behind the `?`; NULL: none */
         enum http1_framing framing; /* NONE, LENGTH or CHUNKED */
         uint64_t length_bytes;      /* with LENGTH; at most INT64_MAX */
-        bool keep_alive;            /* the client would send another request; never with HTTP/1.0 (RFC 9112 9.3) */
-        bool upgrade;               /* to websocket, which is the only one that is forwarded */
-        bool expect_continue;       /* Expect: 100-continue, forwarded; the client waits for a 100 or a final answer */
+        bool transparent;     /* CONNECT of the agent for a client that knows of no proxy: so it says, and it is only
+                                 recorded */
+        bool keep_alive;      /* the client would send another request; never with HTTP/1.0 (RFC 9112 9.3) */
+        bool upgrade;         /* to websocket, which is the only one that is forwarded */
+        bool expect_continue; /* Expect: 100-continue, forwarded; the client waits for a 100 or a final answer */
 };
 
 /* Before each head. context's host is borrowed. */

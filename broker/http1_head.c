@@ -26,6 +26,7 @@ static const struct {
         {"Connection", FIELD_CONNECTION},
         {"Upgrade", FIELD_UPGRADE},
         {"Expect", FIELD_EXPECT},
+        {"Wb-Via", FIELD_WB_VIA},
         /* RFC 9110 7.6.1 and what clients of proxies say; trailers are dropped, so they are not announced. */
         {"HTTP2-Settings", FIELD_HOP_BY_HOP},
         {"Keep-Alive", FIELD_HOP_BY_HOP},

@@ -20,6 +20,7 @@ enum http1_field_id {
         FIELD_CONNECTION,
         FIELD_UPGRADE,
         FIELD_EXPECT,
+        FIELD_WB_VIA,     /* of the agent's own CONNECT, for the record */
         FIELD_HOP_BY_HOP, /* never forwarded */
 };
 

@@ -209,6 +209,14 @@ static void take_expect(struct http1_request *r)
                 r->expect_continue = count && !strcasecmp(value, "100-continue");
 }
 
+static void take_via(struct http1_request *r)
+{
+        const char *value = "";
+
+        r->transparent =
+                r->connect && http1_head_count(&r->head, FIELD_WB_VIA, &value) == 1 && !strcmp(value, "transparent");
+}
+
 /* All lines are in. */
 static int finish(struct http1_request *r)
 {
@@ -229,6 +237,7 @@ static int finish(struct http1_request *r)
                 return malformed(r, detail);
 
         take_expect(r);
+        take_via(r);
         r->keep_alive = !r->http10 && !connection.close;
         r->upgrade = connection.upgrade && !r->http10 && r->framing == HTTP1_FRAMING_NONE &&
                      !strcmp(r->method, "GET") && http1_head_has_websocket(&r->head);

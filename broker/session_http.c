@@ -26,6 +26,13 @@ static bool start_head(struct session *s, enum http1_place place)
         return true;
 }
 
+static enum via via_of(const struct http1_request *head)
+{
+        if (!head->connect)
+                return VIA_HTTP;
+        return head->transparent ? VIA_TRANSPARENT : VIA_CONNECT;
+}
+
 /* What is known of the request, also of one that is refused. */
 static void take_request(struct session *s, enum via via)
 {
@@ -49,7 +56,7 @@ static void refuse_head(struct session *s)
 {
         const struct http1_refusal *refusal = &s->head->refusal;
 
-        take_request(s, s->head->connect ? VIA_CONNECT : VIA_HTTP);
+        take_request(s, via_of(s->head));
         s->decision = (struct decision){.reason = refusal->reason, .rule = DECISION_NO_RULE};
         s->speaks = refusal->reason == REASON_PROTOCOL_NOT_ALLOWED ? SPEAKS_NOTHING : SPEAKS_HTTP;
         session_deny(s, refusal->reason, refusal->detail);
@@ -124,7 +131,7 @@ void session_step_head(struct session *s)
         bool reuse = fits_server(s);
         if (!reuse)
                 session_close_server(s);
-        take_request(s, s->head->connect ? VIA_CONNECT : VIA_HTTP);
+        take_request(s, via_of(s->head));
         s->tunnel = s->head->connect;
         if (reuse)
                 decide_request(s);

@@ -30,8 +30,8 @@
 #define LINGER_S        2    /* for a client to take what it is told */
 #define LINGER_READS    256
 
-/* "CONNECT HOST:PORT HTTP/1.1", "Host: HOST:PORT" and an empty line. */
-#define ASK_BYTES (2 * (HOSTNAME_MAX_BYTES + 8) + 64)
+/* "CONNECT HOST:PORT HTTP/1.1", "Host: HOST:PORT" and what is the same in all. */
+#define ASK_BYTES (2 * (HOSTNAME_MAX_BYTES + 8) + 128)
 
 enum opening_state {
         OPENING_DIALLING,
@@ -323,8 +323,8 @@ static int begin(struct opening *o, const char *name, uint16_t port)
 {
         static_assert(ASK_BYTES < ANSWER_BYTES, "the question fits");
 
-        o->n = (size_t)snprintf(
-                o->bytes, sizeof(o->bytes), "CONNECT %s:%u HTTP/1.1\r\nHost: %s:%u\r\n\r\n", name, port, name, port);
+        o->n = (size_t)snprintf(o->bytes, sizeof(o->bytes),
+                "CONNECT %s:%u HTTP/1.1\r\nHost: %s:%u\r\nWb-Via: transparent\r\n\r\n", name, port, name, port);
         o->dial = (struct host_dial){.base = o->carrier->base,
                 .transport = &o->carrier->transport,
                 .port = WB_PORT_EGRESS,

@@ -49,6 +49,28 @@ static bool pack_from_agent(const uint8_t *data, size_t n, struct packed *ret)
         return true;
 }
 
+static bool pack_service_request(const uint8_t *data, size_t n, struct packed *ret)
+{
+        Wb__ServiceRequest *m;
+
+        if (codec_unpack_service_request(data, n, &m))
+                return false;
+        MUST(!codec_pack_service_request(m, &ret->frame, &ret->n));
+        codec_free_service_request(m);
+        return true;
+}
+
+static bool pack_service_answer(const uint8_t *data, size_t n, struct packed *ret)
+{
+        Wb__ServiceAnswer *m;
+
+        if (codec_unpack_service_answer(data, n, &m))
+                return false;
+        MUST(!codec_pack_service_answer(m, &ret->frame, &ret->n));
+        codec_free_service_answer(m);
+        return true;
+}
+
 static void check(const uint8_t *data, size_t n, bool (*pack)(const uint8_t *, size_t, struct packed *))
 {
         struct packed once, twice;
@@ -68,6 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (n <= WB_FRAME_MAX_BYTES) {
                 check(data, n, pack_to_agent);
                 check(data, n, pack_from_agent);
+                check(data, n, pack_service_request);
+                check(data, n, pack_service_answer);
         }
         return 0;
 }

@@ -279,6 +279,7 @@ class Programs(Case):
         self.assertEqual(r.stdout, "Hello from %s.\n" % ALLOWED, r.stderr)
         r = guest.run("curl", "-sS", "--cacert", world.dir + "/internet/ca.pem", "https://%s/" % ALLOWED)
         self.assertEqual(r.stdout, "Hello from %s.\n" % ALLOWED, r.stderr)
+        until(lambda: any(x["event"] == "egress_open" and x["host"] == ALLOWED and x["via"] == "transparent" for x in world.records()))
         for scheme in ("http", "https"):
             r = guest.run("curl", "-sS", "%s://%s/" % (scheme, DENIED))
             self.assertEqual(r.returncode, 6)       # could not resolve host
@@ -301,6 +302,14 @@ class Programs(Case):
         r = guest.run(PYTHON, "-c", code, "http://%s/" % DENIED)
         self.assert_fails_at_once(r, "Name or service not known", "No address associated")
 
+    @unittest.skipUnless(os.path.exists("/usr/lib/apt/apt-helper"), "needs apt")
+    def test_apt(self):
+        """Which asks for SRV records first."""
+        r = guest.run("/usr/lib/apt/apt-helper", "-o", "APT::Sandbox::User=root", "download-file", "http://%s/" % ALLOWED, "/tmp/apt-file")
+        self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+        r = guest.run("/usr/lib/apt/apt-helper", "-o", "APT::Sandbox::User=root", "download-file", "http://%s/" % DENIED, "/tmp/apt-file")
+        self.assert_fails_at_once(r, "Could not resolve")
+
     @unittest.skipUnless(shutil.which("node"), "needs node")
     def test_node(self):
         code = ("fetch(process.argv[1]).then(r => r.text()).then(t => console.log(t.trim()))"
@@ -322,7 +331,7 @@ class Programs(Case):
         r = guest.run("curl", "-sS", "http://5.5.5.2/")
         self.assert_fails_at_once(r, "Network is unreachable", "Couldn't connect", "Failed to connect")
         r = guest.run("curl", "-sS", "http://198.18.77.77/")        # of the pool, and given to nobody
-        self.assert_fails_at_once(r, "reset by peer")
+        self.assert_fails_at_once(r, "reset by peer", "Couldn't connect", "Failed to connect")
 
 
 class Refusals(Case):
@@ -346,7 +355,7 @@ class Refusals(Case):
         self.assertEqual(r.stdout.strip(), str(errno.ECONNRESET), r.stderr)
         self.assertLess(r.seconds, 5)
         until(lambda: any(x["event"] == "egress_deny" and x.get("port") == 2222 and x["reason"] == "port_not_allowed" and
-                          x["host"] == ALLOWED for x in world.records()))
+                          x["host"] == ALLOWED and x["via"] == "transparent" for x in world.records()))
 
 
 class Dns(Case):

@@ -505,6 +505,18 @@ static void test_refused_answers(void)
         CU_ASSERT_EQUAL(read_response(&exchange, "HTTP/1.1 101 S\r\nUpgrade: websocket\r\n\r\n"), HTTP1_E_REFUSED);
 }
 
+static void test_via_is_the_agents_own_word(void)
+{
+        CU_ASSERT_EQUAL(
+                judge("CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nWb-Via: transparent\r\n\r\n"), 0);
+        CU_ASSERT_TRUE(request.transparent);
+        CU_ASSERT_EQUAL(judge("CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\nWb-Via: x\r\n\r\n"), 0);
+        CU_ASSERT_FALSE(request.transparent);
+        CU_ASSERT_EQUAL(judge("GET http://a.example/ HTTP/1.1\r\n" H "Wb-Via: transparent\r\n\r\n"), 0);
+        CU_ASSERT_FALSE(request.transparent);
+        CU_ASSERT_PTR_NULL(strstr(forward(false), "Wb-Via")); /* and no server hears of it */
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -525,6 +537,7 @@ int main(void)
                 {"answers and their framing", test_answers_and_their_framing},
                 {"answers to an old client", test_answers_to_an_old_client},
                 {"refused answers", test_refused_answers},
+                {"via is the agent's own word", test_via_is_the_agents_own_word},
                 CU_TEST_INFO_NULL,
         };
 

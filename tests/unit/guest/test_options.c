@@ -49,12 +49,26 @@ static void test_no_arguments_is_vsock(void)
         CU_ASSERT_EQUAL(o.port, WB_PORT_CONTROL);
 }
 
+static void test_transparent(void)
+{
+        char name[] = "wbagent", on[] = "--transparent", off[] = "--no-transparent", quiet[] = "--no-proxy-variables";
+        char *none[] = {name, NULL}, *both[] = {name, on, off, NULL}, *some[] = {name, off, quiet, NULL};
+        struct agent_options o;
+
+        CU_ASSERT_EQUAL(agent_options_parse(1, none, &o), 0);
+        CU_ASSERT_FALSE(o.transparent || o.no_transparent || o.no_proxy_variables);
+        CU_ASSERT_EQUAL(agent_options_parse(3, some, &o), 0);
+        CU_ASSERT_TRUE(!o.transparent && o.no_transparent && o.no_proxy_variables);
+        CU_ASSERT_EQUAL(agent_options_parse(3, both, &o), OPTIONS_E_USAGE);
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
                 {"--listen", test_listen},
                 {"nonsense is refused and changes nothing", test_nonsense_is_refused_and_changes_nothing},
                 {"no arguments is vsock", test_no_arguments_is_vsock},
+                {"transparent", test_transparent},
                 CU_TEST_INFO_NULL,
         };
 

@@ -8,6 +8,7 @@
 
 #include "proto/base/cleanup.h"
 #include "proto/wire/frame.h"
+#include "proto/wire/hostname.h"
 #include "proto/wire/limits.h"
 #include "tests/support/suite.h"
 
@@ -127,6 +128,47 @@ static void test_unknown_enum_is_malformed(void)
         CU_ASSERT_FALSE(survives(&m));
 }
 
+/* Does a question about the name come through? */
+static bool query_survives(const char *name)
+{
+        Wb__NameQuery query = WB__NAME_QUERY__INIT;
+        Wb__ServiceRequest m = WB__SERVICE_REQUEST__INIT, *got = NULL;
+        uint8_t *frame;
+        size_t n;
+        int r;
+
+        query.name = (char *)(uintptr_t)name;
+        m.number = 7;
+        m.body_case = WB__SERVICE_REQUEST__BODY_NAME_QUERY;
+        m.name_query = &query;
+        CU_ASSERT_EQUAL_FATAL(codec_pack_service_request(&m, &frame, &n), 0);
+        r = codec_unpack_service_request(frame + FRAME_HEADER_BYTES, n - FRAME_HEADER_BYTES, &got);
+        free(frame);
+        if (r != 0)
+                return false;
+        CU_ASSERT_EQUAL(got->number, 7);
+        CU_ASSERT_STRING_EQUAL(got->name_query->name, name);
+        codec_free_service_request(got);
+        return true;
+}
+
+static void test_names_are_bounded(void)
+{
+        char name[HOSTNAME_MAX_BYTES + 2];
+        Wb__ServiceRequest *request = NULL;
+        Wb__ServiceAnswer *answer = NULL;
+
+        memset(name, 'a', sizeof(name));
+        name[HOSTNAME_MAX_BYTES + 1] = '\0';
+        CU_ASSERT_FALSE(query_survives(name));
+        name[HOSTNAME_MAX_BYTES] = '\0';
+        CU_ASSERT_TRUE(query_survives(name));
+        CU_ASSERT_FALSE(query_survives(""));
+        CU_ASSERT_FALSE(query_survives("a\nb"));
+        CU_ASSERT_EQUAL(codec_unpack_service_request(NULL, 0, &request), CODEC_E_MALFORMED);
+        CU_ASSERT_EQUAL(codec_unpack_service_answer(NULL, 0, &answer), CODEC_E_MALFORMED);
+}
+
 static void test_too_large_is_not_packed(void)
 {
         Wb__FromAgent m = WB__FROM_AGENT__INIT;
@@ -152,6 +194,7 @@ int main(void)
                 {"texts are printable UTF-8", test_texts_are_printable_utf8},
                 {"garbage and no body are malformed", test_garbage_and_no_body_are_malformed},
                 {"an unknown enum value is malformed", test_unknown_enum_is_malformed},
+                {"names are bounded", test_names_are_bounded},
                 {"what is too large is not packed", test_too_large_is_not_packed},
                 CU_TEST_INFO_NULL,
         };
