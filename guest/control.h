@@ -49,9 +49,9 @@ void control_finish(struct control *c);
 struct agent *control_agent(struct control *c);
 
 /*
- * For a conversation that another process goes on with, from within its opening: the descriptor to give to that process,
- * or -EPROTO if bytes behind the opening have been read already. Once it has it, control_hand_over() lets go of the
- * conversation without a word.
+ * For a conversation that another process goes on with, from within its opening: the descriptor to give to that
+ * process, or -EPROTO if bytes behind the opening have been read already. Once it has it, control_hand_over() lets go
+ * of the conversation without a word.
  */
 int control_descriptor(const struct control *c);
 void control_hand_over(struct control *c);

@@ -3,7 +3,8 @@
 
 /*
  * What the files of the process for files share. It does one thing at a time, and waits where it has to:
- *     files_main.c    its start, its sandbox, what is asked of it
+ *     files_main.c    its start, and what is asked of it
+ *     files_sandbox.c what it gives up before
  *     files_talk.c    its conversation with the host
  *     files_place.c   from a path to a descriptor, without being led astray
  *     files_small.c   stat, list, mkdir, remove, rename
@@ -17,6 +18,12 @@
 #include "proto/tree/name.h"
 #include "proto/wb.pb-c.h"
 #include "proto/wire/frame.h"
+
+/* ---- files_sandbox.c */
+
+/* Leaves the process the capabilities that m needs, and the calls of which file operations are made. 0 or a negative
+ * errno. */
+int files_enter_sandbox(const Wb__ToAgent *m);
 
 /* ---- files_talk.c */
 

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "guest/files_internal.h"
@@ -22,36 +20,6 @@
 
 #define FD_CONVERSATION 3
 #define FD_OPENING      4
-
-/* What root may do to any file, and no more of what root may do. MKNOD and SYS_ADMIN where they are asked for alone. */
-static const unsigned kept[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID};
-
-static bool wants_devices(const Wb__ToAgent *m)
-{
-        return m->body_case == WB__TO_AGENT__BODY_FILE_PUT && m->file_put->special;
-}
-
-static int drop_privileges(const Wb__ToAgent *m)
-{
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct now[_LINUX_CAPABILITY_U32S_3], data[_LINUX_CAPABILITY_U32S_3] = {{0}};
-
-        if (syscall(SYS_capget, &header, now) < 0)
-                return -errno;
-        for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-                data[CAP_TO_INDEX(kept[i])].permitted |= CAP_TO_MASK(kept[i]);
-        if (wants_devices(m))
-                data[CAP_TO_INDEX(CAP_MKNOD)].permitted |= CAP_TO_MASK(CAP_MKNOD);
-        if (m->body_case == WB__TO_AGENT__BODY_SYNC)
-                data[CAP_TO_INDEX(CAP_SYS_ADMIN)].permitted |= CAP_TO_MASK(CAP_SYS_ADMIN);
-        for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
-                data[i].permitted &= now[i].permitted;
-                data[i].effective = data[i].permitted;
-        }
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_capset, &header, data) < 0)
-                return -errno;
-        return 0;
-}
 
 static int receive_opening(Wb__ToAgent **ret)
 {
@@ -143,7 +111,7 @@ int files_main(void)
         r = receive_opening(&m);
         if (r < 0)
                 return EXIT_FAILURE;
-        r = drop_privileges(m);
+        r = files_enter_sandbox(m);
         if (r < 0)
                 (void)talk_fail_errno(t, r, "giving up privileges", strlen("giving up privileges"));
         else
