@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "proto/base/cleanup.h"
+#include "proto/base/io.h"
 #include "proto/wire/limits.h"
 #include "tools/wbctl/copy.h"
 
@@ -160,7 +161,21 @@ struct copy_tar {
         char prefix[TREE_NAME_MAX + 1];
         uint64_t position, size; /* of the file that is being written */
         bool in_file;
+        bool abandoned;
 };
+
+/* What libarchive has to write. Once the tar is not to be whole nothing is: that also ends its attempts to complete it.
+ */
+static la_ssize_t on_write(struct archive *archive, void *userdata, const void *bytes, size_t n)
+{
+        struct copy_tar *t = userdata;
+        int r = t->abandoned ? -ECANCELED : io_write_full(STDOUT_FILENO, bytes, n);
+
+        if (r == 0)
+                return (la_ssize_t)n;
+        archive_set_error(archive, -r, "%s", strerrordesc_np(-r));
+        return -1;
+}
 
 int copy_tar_new(const char *prefix, struct copy_tar **ret)
 {
@@ -179,7 +194,7 @@ int copy_tar_new(const char *prefix, struct copy_tar **ret)
         t->entry = archive_entry_new();
         if (!t->archive || !t->entry || archive_write_set_format_pax(t->archive) != ARCHIVE_OK ||
                 archive_write_set_options(t->archive, "hdrcharset=BINARY") < ARCHIVE_WARN ||
-                archive_write_open_fd(t->archive, STDOUT_FILENO) != ARCHIVE_OK) {
+                archive_write_open2(t->archive, t, NULL, on_write, NULL, NULL) != ARCHIVE_OK) {
                 copy_tar_free(t);
                 copy_say("stdout", "cannot write a tar");
                 return -EIO;
@@ -192,8 +207,7 @@ void copy_tar_free(struct copy_tar *t)
 {
         if (!t)
                 return;
-        if (t->archive)
-                (void)archive_write_fail(t->archive); /* no end mark behind what is not whole */
+        t->abandoned = true; /* unless it was closed before: no end mark behind what is not whole */
         if (t->archive)
                 (void)archive_write_free(t->archive);
         if (t->entry)
