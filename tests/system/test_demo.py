@@ -144,6 +144,9 @@ class Egress(SystemTest):
         "private": "curl -sSi --max-time 20 https://inside.example.org/",
         "post": "curl -sS --max-time 20 -w ' %{http_code}' -d x=y http://get.example.org/",
         "get": "curl -sS --max-time 20 -w ' %{http_code}' http://get.example.org/",
+        "unaware": "env -i /usr/bin/curl -sS https://allowed.example.org/",
+        "unaware_denied": "env -i /usr/bin/curl -sS --max-time 20 https://denied.example.org/",
+        "unaware_port": "env -i /usr/bin/curl -sS --max-time 20 http://allowed.example.org:81/",
         "direct": "curl -sS --noproxy '*' --max-time 5 http://5.5.5.2/",
     }
 
@@ -201,6 +204,13 @@ class Egress(SystemTest):
         self.assertIn("method_not_allowed", self.answers["post"])
         self.assertIn("\n 403[exit 0]", self.answers["post"])
 
+    def test_a_program_that_knows_of_no_proxy_needs_none(self):
+        self.assertEqual(self.answers["unaware"], "Hello from allowed.example.org.\n[exit 0]")
+        self.assertIn("Could not resolve host", self.answers["unaware_denied"])
+        self.assertIn("[exit 6]", self.answers["unaware_denied"])
+        self.assertLess(self.took["unaware_denied"], 3)
+        self.assertIn("port_not_allowed", self.answers["unaware_port"])     # each port of a name leads to the broker
+
     def test_there_is_no_way_around_the_broker(self):
         self.assertNotIn("Hello", self.answers["direct"])
         self.assertNotIn("[exit 0]", self.answers["direct"])
@@ -235,6 +245,8 @@ class Egress(SystemTest):
         self.assertTrue(has(event="egress_deny", host="denied.example.org", reason="deny_rule"))
         self.assertTrue(has(event="egress_deny", host="www.example.com", reason="no_rule"))
         self.assertTrue(has(event="egress_deny", host="169.254.169.254", reason="floor_address"))
+        self.assertTrue(has(event="egress_open", host="allowed.example.org", via="transparent"))
+        self.assertTrue(has(event="dns", host="denied.example.org", reason="deny_rule", decision="deny"))
         self.assertTrue(has(event="activate"))
         self.assertTrue(has(event="vm_add") and has(event="vm_rm"))
 
