@@ -2,6 +2,7 @@
 #include "guest/statistics.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +24,45 @@ static const char *next_line(const char *p)
         return *p ? p + 1 : p;
 }
 
+/* The number at *p, behind spaces, and moves *p behind it. False if there is none; *p stays then. */
+static bool take_number(const char **p, uint64_t *ret)
+{
+        const char *at = *p + strspn(*p, " ");
+        char *end;
+
+        if (*at < '0' || *at > '9')
+                return false;
+        *ret = strtoull(at, &end, 10);
+        *p = end;
+        return true;
+}
+
+static bool take_numbers(const char *p, uint64_t *ret, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (!take_number(&p, &ret[i]))
+                        return false;
+        return true;
+}
+
 /* ---- the kernel's texts */
+
+enum cpu_column {
+        CPU_USER,
+        CPU_NICE,
+        CPU_SYSTEM,
+        CPU_IDLE,
+        CPU_IOWAIT,
+        CPU_IRQ,
+        CPU_SOFTIRQ,
+        CPU_STEAL,
+        CPU_COLUMNS,
+};
 
 void statistics_parse_cpu(const char *text, uint64_t tick_ns, Wb__CpuStatistics *ret)
 {
         for (const char *p = text; *p; p = next_line(p)) {
-                uint64_t user, nice, system, idle, iowait, irq, softirq, steal;
+                uint64_t ticks[CPU_COLUMNS];
 
                 if (strncmp(p, "cpu", 3) != 0)
                         continue;
@@ -36,15 +70,13 @@ void statistics_parse_cpu(const char *text, uint64_t tick_ns, Wb__CpuStatistics 
                         ret->cpus++;
                         continue;
                 }
-                if (sscanf(p + 3,
-                            "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64,
-                            &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal) != 8)
+                if (!take_numbers(p + 3, ticks, CPU_COLUMNS))
                         continue;
-                ret->user_ns = (user + nice) * tick_ns;
-                ret->system_ns = (system + irq + softirq) * tick_ns;
-                ret->idle_ns = idle * tick_ns;
-                ret->iowait_ns = iowait * tick_ns;
-                ret->steal_ns = steal * tick_ns;
+                ret->user_ns = (ticks[CPU_USER] + ticks[CPU_NICE]) * tick_ns;
+                ret->system_ns = (ticks[CPU_SYSTEM] + ticks[CPU_IRQ] + ticks[CPU_SOFTIRQ]) * tick_ns;
+                ret->idle_ns = ticks[CPU_IDLE] * tick_ns;
+                ret->iowait_ns = ticks[CPU_IOWAIT] * tick_ns;
+                ret->steal_ns = ticks[CPU_STEAL] * tick_ns;
         }
 }
 
@@ -68,41 +100,76 @@ void statistics_parse_memory(const char *text, Wb__MemoryStatistics *ret)
                                 *wanted[i].value = strtoull(p + strlen(wanted[i].name), NULL, 10) * 1024;
 }
 
+/* "12.34" at p: 123. */
+static bool take_permille(const char *p, uint32_t *ret)
+{
+        uint64_t whole, hundredths;
+
+        if (!take_number(&p, &whole) || *p != '.')
+                return false;
+        p++;
+        if (!take_number(&p, &hundredths) || whole > 100 || hundredths > 99)
+                return false;
+        *ret = (uint32_t)(whole * 10 + hundredths / 10);
+        return true;
+}
+
+static bool parse_pressure_line(const char *p, uint32_t *ret_permille, uint64_t *ret_total_ns)
+{
+        static const char average[] = " avg10=", total[] = " total=";
+        const char *end = p + strcspn(p, "\n"), *a = strstr(p, average), *t = strstr(p, total);
+        uint64_t total_us;
+
+        if (!a || !t || a > end || t > end)
+                return false;
+        t += strlen(total);
+        if (!take_permille(a + strlen(average), ret_permille) || !take_number(&t, &total_us))
+                return false;
+        *ret_total_ns = total_us * NSEC_PER_USEC;
+        return true;
+}
+
 void statistics_parse_pressure(const char *text, Wb__Pressure *ret)
 {
         for (const char *p = text; *p; p = next_line(p)) {
-                unsigned whole, hundredths;
-                uint64_t total_us;
-                char word[8];
+                uint64_t total_ns;
+                uint32_t permille;
 
-                if (sscanf(p, "%7s avg10=%u.%2u avg60=%*s avg300=%*s total=%" SCNu64, word, &whole, &hundredths,
-                            &total_us) != 4)
+                if (!parse_pressure_line(p, &permille, &total_ns))
                         continue;
-                if (strcmp(word, "some") == 0) {
-                        ret->some_avg10_permille = whole * 10 + hundredths / 10;
-                        ret->some_total_ns = total_us * NSEC_PER_USEC;
-                } else if (strcmp(word, "full") == 0) {
-                        ret->full_avg10_permille = whole * 10 + hundredths / 10;
-                        ret->full_total_ns = total_us * NSEC_PER_USEC;
+                if (strncmp(p, "some ", 5) == 0) {
+                        ret->some_avg10_permille = permille;
+                        ret->some_total_ns = total_ns;
+                } else if (strncmp(p, "full ", 5) == 0) {
+                        ret->full_avg10_permille = permille;
+                        ret->full_total_ns = total_ns;
                 }
         }
 }
 
+/* Columns of a line behind the disk's name (Documentation/admin-guide/iostats.rst). */
+enum disk_column {
+        DISK_SECTORS_READ = 2,
+        DISK_SECTORS_WRITTEN = 6,
+        DISK_COLUMNS,
+};
+
 void statistics_parse_disk(const char *text, const char *device, Wb__DiskStatistics *ret)
 {
         for (const char *p = text; *p; p = next_line(p)) {
-                unsigned major, minor;
-                uint64_t read_sectors, written_sectors;
-                char name[16];
+                uint64_t major, minor, columns[DISK_COLUMNS];
+                const char *at = p;
+                char name[48];
 
-                if (sscanf(p, "%u %u %*s %*s %*s %" SCNu64 " %*s %*s %*s %" SCNu64, &major, &minor, &read_sectors,
-                            &written_sectors) != 4)
+                if (!take_number(&at, &major) || !take_number(&at, &minor))
                         continue;
-                (void)snprintf(name, sizeof(name), "%u:%u", major, minor);
-                if (strcmp(name, device) != 0)
+                (void)snprintf(name, sizeof(name), "%" PRIu64 ":%" PRIu64, major, minor);
+                at += strspn(at, " ");
+                at += strcspn(at, " \n");
+                if (strcmp(name, device) != 0 || !take_numbers(at, columns, DISK_COLUMNS))
                         continue;
-                ret->read_bytes = read_sectors * SECTOR_BYTES;
-                ret->written_bytes = written_sectors * SECTOR_BYTES;
+                ret->read_bytes = columns[DISK_SECTORS_READ] * SECTOR_BYTES;
+                ret->written_bytes = columns[DISK_SECTORS_WRITTEN] * SECTOR_BYTES;
         }
 }
 

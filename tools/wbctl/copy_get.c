@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -125,8 +126,8 @@ static int sink_end(struct sink *s, const Wb__FileDone *done)
         else if (!s->open_ended)
                 r = write_zeros(s, s->size);
         if (r == 0 && (done->skipped || report.skipped))
-                fprintf(stderr, "wbctl: %llu sockets or devices were left out\n",
-                        (unsigned long long)(done->skipped + report.skipped));
+                fprintf(stderr, "wbctl: %" PRIu64 " sockets or devices were left out\n",
+                        done->skipped + report.skipped);
         return r;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -79,15 +80,15 @@ int copy_send_entry(struct copy *c, const Wb__FileEntry *e)
         return send_message(c, &m);
 }
 
-int copy_send_data(struct copy *c, uint64_t offset, const uint8_t *bytes, size_t n)
+int copy_send_data(struct copy *c, uint64_t offset, const uint8_t *data, size_t n)
 {
-        Wb__FileData data = WB__FILE_DATA__INIT;
+        Wb__FileData file_data = WB__FILE_DATA__INIT;
         Wb__ToAgent m = WB__TO_AGENT__INIT;
 
-        data.offset = offset;
-        data.data = (ProtobufCBinaryData){.len = n, .data = (uint8_t *)(uintptr_t)bytes};
+        file_data.offset = offset;
+        file_data.data = (ProtobufCBinaryData){.len = n, .data = (uint8_t *)(uintptr_t)data};
         m.body_case = WB__TO_AGENT__BODY_FILE_DATA;
-        m.file_data = &data;
+        m.file_data = &file_data;
         copy_progress_move(&c->progress, offset, n);
         return send_message(c, &m);
 }
@@ -223,8 +224,7 @@ static int finish(struct copy *c)
         if (r != 0)
                 return r;
         if (done->file_done->skipped)
-                fprintf(stderr, "wbctl: %llu sockets or devices were left out\n",
-                        (unsigned long long)done->file_done->skipped);
+                fprintf(stderr, "wbctl: %" PRIu64 " sockets or devices were left out\n", done->file_done->skipped);
         codec_free_from_agent(done);
         return 0;
 }
