@@ -113,7 +113,7 @@ static void overwrite(int fd)
         for (off_t left = st.st_size; left > 0; left -= (off_t)sizeof(zeros))
                 if (io_write_full(fd, zeros, left < (off_t)sizeof(zeros) ? (size_t)left : sizeof(zeros)) < 0)
                         return;
-        (void)ftruncate(fd, 0);
+        (void)!ftruncate(fd, 0);
 }
 
 void secret_mount_remove(int fd, const char *name)
