@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "guest/fake_route.h"
+#include "guest/redirect.h"
 #include "guest/steer.h"
 #include "proto/base/cleanup.h"
 #include "proto/wire/limits.h"
@@ -100,17 +101,27 @@ static int open_dns(struct listeners *l, struct report *report)
         return 0;
 }
 
-/* One listener for all ports. */
-static int open_steered(struct listeners *l)
+/* One listener for all ports, by whichever of the two the kernel lets us. */
+static int open_steered(struct listeners *l, struct report *report)
 {
         size_t before = l->n;
+        const char *how = "sk_lookup";
         int r = add_v4(l, FORWARDER_TRANSPARENT, INADDR_LOOPBACK, WB_TRANSPARENT_PORT);
 
-        if (r == 0)
-                r = steer_start(l->fds[before], &l->steer_fd);
         if (r < 0)
+                return r;
+        r = steer_start(l->fds[before], &l->steer_fd);
+        if (r < 0) {
+                how = "nftables";
+                r = redirect_start(WB_TRANSPARENT_PORT, &l->steer_fd);
+        }
+        if (r < 0) {
                 drop_from(l, before);
-        return r;
+                return r;
+        }
+        report_fact(report, "transparent", "all ports");
+        report_fact(report, "steering", "%s", how);
+        return 0;
 }
 
 /* A listener for each port, where the workloads have none of their own. */
@@ -139,10 +150,8 @@ static void open_transparent(struct listeners *l, const uint16_t *ports, size_t 
                 report_fact(report, "transparent", "none: no route: %s", strerrordesc_np(-r));
                 return;
         }
-        r = open_steered(l);
-        if (r == 0)
-                report_fact(report, "transparent", "all ports");
-        else
+        r = open_steered(l, report);
+        if (r < 0)
                 open_each(l, ports, n, r, report);
 }
 

@@ -21,7 +21,7 @@ struct listeners {
         int fds[FORWARDER_SOCKETS_MAX];
         char roles[FORWARDER_SOCKETS_MAX + 1]; /* a letter for each of fds */
         size_t n;
-        int steer_fd;   /* -1: none; see guest/steer */
+        int steer_fd;   /* -1: none; see guest/steer, guest/redirect */
         bool has_names; /* the DNS stub can be reached */
 };
 #define LISTENERS_NONE ((struct listeners){.steer_fd = -1})

@@ -18,6 +18,7 @@
 #include "guest/fake_pool.h"
 #include "guest/host_dial.h"
 #include "guest/pair.h"
+#include "guest/redirect.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/wire/hostname.h"
@@ -304,16 +305,22 @@ static void on_event(evutil_socket_t fd, short events, void *userdata)
 
 /* ---- opening */
 
-/* Whom the client meant: the address that it connected to is the accepted socket's own. */
+/* Whom the client meant: the address that it connected to is the accepted socket's own, unless it was redirected. */
 static int find_target(int fd, uint32_t *ret_address, uint16_t *ret_port)
 {
         struct sockaddr_in a;
         socklen_t n = sizeof(a);
+        int r;
 
         if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
                 return -errno;
-        if (a.sin_family != AF_INET || !fake_pool_has(ntohl(a.sin_addr.s_addr)))
+        if (a.sin_family != AF_INET)
                 return -EADDRNOTAVAIL;
+        if (!fake_pool_has(ntohl(a.sin_addr.s_addr))) {
+                r = redirect_find_target(fd, &a);
+                if (r < 0 || !fake_pool_has(ntohl(a.sin_addr.s_addr)))
+                        return -EADDRNOTAVAIL;
+        }
         *ret_address = ntohl(a.sin_addr.s_addr);
         *ret_port = ntohs(a.sin_port);
         return 0;

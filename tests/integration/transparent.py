@@ -40,6 +40,7 @@ mkdir /run/etc-upper /run/etc-work
 mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc-upper,workdir=/run/etc-work /etc
 rm -rf /etc/wbagent
 ip link set lo up
+case $WB_TEST_ROUTE in yes) ip route add local 198.18.0.0/15 dev lo src 127.0.0.1 ;; esac
 exec "$@"
 """
 A, PTR, MX, TXT, AAAA, SRV, HTTPS = 1, 12, 15, 16, 28, 33, 65
@@ -196,12 +197,14 @@ class World:
 
 
 class Guest:
-    def __init__(self, world, name, *options, wrap=()):
+    def __init__(self, world, name, *options, without=None, route=False, service=False):
         self.world, self.name = world, name
         world.guests.append(self)
         self.log = open("%s/%s.log" % (world.dir, name), "w+b")
+        wrap = ("setpriv", "--bounding-set", without, "--") if without else ("sh", "-c", '"$@" & wait', "service") if service else ()
         self.process = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--net", "--uts", "--fork", "--mount-proc", "--kill-child", "sh", "-c", LAUNCH, "launch", *wrap,
+            ["unshare", "--mount", "--pid", "--net", "--uts", "--fork", "--mount-proc", "--kill-child",
+             "env", "WB_TEST_ROUTE=" + ("yes" if route else "no"), "sh", "-c", LAUNCH, "launch", *wrap,
              BIN + "/wbagent", "--listen", "unix:%s/vm/%s" % (world.dir, name), *options],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         until(lambda: os.path.exists("%s/vm/%s/1024" % (world.dir, name)) or self.process.poll() is not None)
@@ -256,6 +259,9 @@ class Guest:
     def stop(self):
         self.process.kill()         # --kill-child: the namespace goes with it
         self.process.wait()
+        path = "%s/vm/%s/1024" % (self.world.dir, self.name)
+        if os.path.exists(path):
+            os.unlink(path)
 
 
 PYTHON = os.path.realpath(sys.executable)
@@ -440,7 +446,7 @@ class Life(Case):
         self.assertTrue(world.control(op="vm_quiesce", name="guest")["ok"])
         self.assertEqual(guest.exchange(question(ALLOWED)), [None])
         evidence = guest.activate()
-        self.assertEqual(evidence["transparent"], "all ports")
+        self.assertEqual((evidence["transparent"], evidence["steering"]), ("all ports", "sk_lookup"))
         self.assertEqual(guest.ask(ALLOWED).address(), before)
         self.assertIn("Hello", guest.run("curl", "-sS", "http://%s/" % ALLOWED).stdout)
 
@@ -473,22 +479,53 @@ class Life(Case):
         self.assertIn("Hello", guest.run("curl", "-sS", "http://%s/" % ALLOWED).stdout)
 
 
-class WithoutSteering(Case):
-    """A guest whose kernel, or whose container, does not have connections steered: a listener for each port of the policy."""
+class OtherWays(Case):
+    """Guests that may do less than one's own kernel lets them, as in a container."""
 
-    def test_ports_of_the_policy(self):
-        plain = Guest(world, "plain", "--no-proxy-variables", wrap=("setpriv", "--bounding-set", "-bpf,-sys_admin", "--"))
-        try:
-            evidence = plain.activate()
-            self.assertRegex(evidence["transparent"], r"^ports( \d+)*$")
-            for port in ("80", "443", "8080", "2222"):
-                self.assertIn(port, evidence["transparent"].split())
-            # It may not mount over /etc/resolv.conf either.
-            plain.run("sh", "-c", "cp /run/wbagent/resolv.conf /etc/resolv.conf")
-            self.assertIn("Hello", plain.run("curl", "-sS", "http://%s/" % ALLOWED).stdout)
-            self.assert_fails_at_once(plain.run("curl", "-sS", "http://%s/" % DENIED), "Could not resolve host")
-        finally:
-            plain.stop()
+    def check(self, g):
+        # It may not mount over /etc/resolv.conf either.
+        g.run("sh", "-c", "cp /run/wbagent/resolv.conf /etc/resolv.conf")
+        self.assertIn("Hello", g.run("curl", "-sS", "http://%s/" % ALLOWED).stdout)
+        self.assertIn("Hello", g.run("curl", "-sSk", "https://%s/" % ALLOWED).stdout)
+        self.assert_fails_at_once(g.run("curl", "-sS", "http://%s/" % DENIED), "Could not resolve host")
+
+    def test_nftables_where_no_program_may_be_loaded(self):
+        g = Guest(world, "plain", without="-bpf,-sys_admin")
+        self.addCleanup(g.stop)
+        for _ in range(2):      # and again: the table of the life before is gone
+            evidence = g.activate()
+            self.assertEqual((evidence["transparent"], evidence["steering"]), ("all ports", "nftables"))
+            self.check(g)
+            self.assertIn("port_not_allowed", g.run("curl", "-sS", "http://%s:81/" % ALLOWED).stdout)
+            r = g.run("curl", "-sS", "http://127.0.0.1:3129/")      # nobody was meant
+            self.assertNotEqual(r.returncode, 0)
+        self.assertTrue(world.control(op="vm_quiesce", name="plain")["ok"])
+
+    def test_a_listener_for_each_port_of_the_policy(self):
+        g = Guest(world, "plain", without="-bpf,-sys_admin,-net_admin", route=True)
+        self.addCleanup(g.stop)
+        evidence = g.activate()
+        self.assertRegex(evidence["transparent"], r"^ports( \d+)*$")
+        for port in ("80", "443", "8080", "2222"):
+            self.assertIn(port, evidence["transparent"].split())
+        self.check(g)
+
+    def test_without_a_route_there_is_the_proxy(self):
+        g = Guest(world, "plain", without="-bpf,-sys_admin,-net_admin")
+        self.addCleanup(g.stop)
+        self.assertRegex(g.activate()["transparent"], "^none: no route: ")
+        self.assertIn("Hello", g.run("curl", "-sS", "-x", "http://127.0.0.1:3128", "http://%s/" % ALLOWED).stdout)
+
+    def test_a_service_takes_nothing_that_it_was_not_asked_for(self):
+        for options, wanted in (((), False), (("--transparent",), True)):
+            g = Guest(world, "plain", *options, service=True)
+            try:
+                evidence = g.activate()
+                self.assertEqual("dns" in evidence, wanted)
+                self.assertEqual("198.18.0.0/15" in g.run("ip", "route", "show", "table", "local").stdout, wanted)
+                self.assertEqual(g.run("grep", "-q", "wbagent", "/etc/resolv.conf").returncode == 0, wanted)
+            finally:
+                g.stop()
 
     def test_no_proxy_variables(self):
         for options, wanted in (((), True), (("--no-proxy-variables",), False)):
@@ -505,7 +542,6 @@ class WithoutSteering(Case):
                     self.assertIn("Hello", r.stdout, r.stderr)
             finally:
                 g.stop()
-                os.unlink(world.dir + "/vm/plain/1024")
 
 
 class Budget(Case):
