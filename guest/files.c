@@ -133,12 +133,22 @@ static void refuse(struct control *c, const char *reason, const char *detail)
         control_finish(c);
 }
 
+/* Of a container the disks are the host's, and so is what is free on them. */
+static bool trims_what_is_not_ours(const struct agent *agent, const Wb__ToAgent *m)
+{
+        return m->body_case == WB__TO_AGENT__BODY_SYNC && m->sync->trim && agent->transport.kind == TRANSPORT_UNIX;
+}
+
 void files_open(struct files *files, struct control *c, const Wb__ToAgent *m)
 {
         int fd = control_descriptor(c), r;
 
         if (fd < 0) {
                 refuse(c, "protocol", "more was sent than the opening");
+                return;
+        }
+        if (trims_what_is_not_ours(files->agent, m)) {
+                refuse(c, "unsupported", "this guest has no disks of its own to trim");
                 return;
         }
         if (files->n == FILES_MAX) {
