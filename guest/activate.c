@@ -11,9 +11,9 @@
 #include "guest/agent.h"
 #include "guest/control.h"
 #include "guest/exec.h"
-#include "guest/files.h"
 #include "guest/filesystems.h"
-#include "guest/forward.h"
+#include "guest/resume.h"
+#include "guest/standstill.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 
@@ -59,12 +59,15 @@ static void finish(struct activation *a, bool ok)
 
         if (ok) {
                 log_info("activated, generation %" PRIu64, a->generation);
+                a->record->opened = true;
+                standstill_end(agent->standstill);
         } else {
                 log_warning("activation %" PRIu64 " failed at %s: %s", a->generation, activate_step_name(a->step),
                         current_report(a)->detail);
                 gate_set(&agent->gate, GATE_CLOSED);
                 agent_set_secrets(agent, NULL);
                 network_stop(agent->network);
+                standstill_goes_on(agent->standstill, a->was_open);
         }
         send_done(a, ok);
         agent->activation = NULL;
@@ -148,13 +151,13 @@ static void on_closed(void *userdata)
 
 static const struct control_handler handler = {.message = on_message, .closed = on_closed};
 
-void activate_abort(struct agent *agent)
+void activate_abort(struct agent *agent, const char *why)
 {
         struct activation *a = agent->activation;
 
         if (!a)
                 return;
-        report_detail(current_report(a), "the agent ends");
+        report_detail(current_report(a), "%s", why);
         activation_step_done(a, -ECANCELED);
 }
 
@@ -221,6 +224,9 @@ void activate_open(struct agent *agent, struct control *c, const Wb__Activate *m
         }
         record_begin(agent->last, m);
         control_set_handler(c, &handler, a);
+        standstill_host_came(agent->standstill);
+        resume_take_note(agent->resume);
+        a->was_open = gate_is_open(&agent->gate);
         gate_set(&agent->gate, GATE_ACTIVATING);
         agent->activation = a;
         run(a);
@@ -249,13 +255,8 @@ void activate_quiesce(struct agent *agent, struct control *c)
                 refuse(c, "busy", "an activation is running");
                 return;
         }
-        gate_set(&agent->gate, GATE_CLOSED);
-        agent_set_secrets(agent, NULL);
-        network_stop(agent->network);
-        forwards_stop(agent->forwards);
-        files_stop(agent->files);
-        r = exec_table_freeze(agent->execs);
-        if (r < 0 && r != -EOPNOTSUPP) {
+        r = standstill_begin(agent->standstill, STANDSTILL_QUIESCED);
+        if (r < 0) {
                 (void)log_errno(r, "cannot freeze the workloads");
                 refuse(c, "freeze_failed", "the workloads cannot be frozen; the gate is closed");
                 return;

@@ -16,5 +16,5 @@ struct agent;
 void activate_open(struct agent *agent, struct control *c, const Wb__Activate *m);
 void activate_quiesce(struct agent *agent, struct control *c);
 
-/* Ends the activation that runs, if one does, as failed. */
-void activate_abort(struct agent *agent);
+/* Ends the activation that runs, if one does, as failed; why is for a person. */
+void activate_abort(struct agent *agent, const char *why);

@@ -14,6 +14,7 @@
 #include "guest/files.h"
 #include "guest/filesystems.h"
 #include "guest/forward.h"
+#include "guest/resume.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
@@ -69,6 +70,7 @@ static int run_thaw(struct activation *a, struct report *report)
 
 static int run_gate(struct activation *a, struct report *report)
 {
+        resume_take_note(a->agent->resume); /* what came late is of the resume before this activation */
         gate_set(&a->agent->gate, GATE_OPEN);
         report_detail(report, "commands are accepted");
         return 0;

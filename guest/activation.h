@@ -40,6 +40,7 @@ struct activation_record {
         uint64_t generation; /* a new one must be greater */
         uint8_t nonce[WB_NONCE_BYTES];
         bool nonce_set;
+        bool opened;    /* the gate has been open: there may be workloads */
         size_t steps_n; /* that have run */
         struct report steps[ACTIVATE_STEPS];
 };
@@ -59,6 +60,7 @@ struct activation {
         char hostname[WB_HOSTNAME_MAX + 1];
         char id[IDENTITY_ID_BYTES];
         bool set_clock;
+        bool was_open;                /* when it began */
         struct secret_store *secrets; /* until they are handed to the agent */
         bool has_network;
         struct network_config network;

@@ -24,7 +24,9 @@ struct exec_table;
 struct files;
 struct forwards;
 struct network;
+struct resume_watch;
 struct secret_store;
+struct standstill_watch;
 
 /* Why the loop ended; main acts on it. */
 enum agent_end {
@@ -54,6 +56,8 @@ struct agent {
         struct network *network;
         struct files *files;
         struct forwards *forwards;
+        struct resume_watch *resume;
+        struct standstill_watch *standstill;
         struct activation *activation;  /* the one that runs now, or NULL */
         struct activation_record *last; /* the last one that ended; never NULL */
 

@@ -13,7 +13,9 @@
 #include "guest/control.h"
 #include "guest/exec.h"
 #include "guest/network.h"
+#include "guest/resume.h"
 #include "guest/secret.h"
+#include "guest/standstill.h"
 #include "guest/statistics.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -28,6 +30,9 @@ enum fact {
         FACT_VMCLOCK,
         FACT_FORWARDER,
         FACT_SECRETS,
+        FACT_RESUME_WATCH,
+        FACT_RESUMES,
+        FACT_STANDSTILL,
         FACTS,
 };
 
@@ -69,6 +74,17 @@ static void add_ptp(struct facts *f)
         add(f, "ptp_kvm", clock_read_ptp(&offset, name) == 0 ? name : "no");
 }
 
+static void add_standstill(const struct agent *agent, struct facts *f)
+{
+        char sources[64], seen[64], standstill[64];
+
+        resume_describe(agent->resume, sources, sizeof(sources), seen, sizeof(seen));
+        standstill_describe(agent->standstill, standstill, sizeof(standstill));
+        add(f, "resume_watch", sources);
+        add(f, "resumes_unannounced", seen);
+        add(f, "standstill", standstill);
+}
+
 static void gather(struct agent *agent, struct facts *f)
 {
         struct utsname u;
@@ -87,6 +103,7 @@ static void gather(struct agent *agent, struct facts *f)
         add(f, "forwarder", network_forwarder_state(agent->network));
         (void)snprintf(secrets, sizeof(secrets), "%zu", secret_count(agent->secrets));
         add(f, "secrets", secrets);
+        add_standstill(agent, f);
 }
 
 int info_send(struct control *c)

@@ -9,6 +9,7 @@
 #include "guest/options.h"
 #include "guest/self.h"
 #include "guest/serve.h"
+#include "guest/vmclock.h"
 #include "proto/base/log.h"
 #include "proto/base/options.h"
 
@@ -70,6 +71,11 @@ int main(int argc, char **argv)
         self_protect();
         config.transport = options.listen;
         config.port = options.port;
+        config.vmclock_path = options.vmclock;
+        if (!options.vmclock && options.listen.kind != TRANSPORT_UNIX)
+                config.vmclock_path = VMCLOCK_DEVICE;
+        config.host_gone = options.host_gone;
+        config.host_gone_ms = options.host_gone_ms;
         config.notify_socket = notify_socket;
         config.transparent = options.transparent || (pid1 && !options.no_transparent);
         config.proxy_variables = !options.no_proxy_variables;

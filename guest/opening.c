@@ -9,6 +9,7 @@
 #include "guest/files.h"
 #include "guest/forward.h"
 #include "guest/info.h"
+#include "guest/resume.h"
 #include "guest/secret_talk.h"
 
 static void take_info(struct control *c)
@@ -74,6 +75,7 @@ int opening_take(struct control *c, const Wb__ToAgent *m)
 {
         struct agent *agent = control_agent(c);
 
+        resume_look(agent->resume); /* before a clone does what it must not */
         switch (m->body_case) {
         case WB__TO_AGENT__BODY_INFO: take_info(c); return 0;
         case WB__TO_AGENT__BODY_ACTIVATE: activate_open(agent, c, m->activate); return 0;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "guest/standstill.h"
+#include "guest/vmclock.h"
 #include "proto/base/options.h"
 #include "proto/base/parse.h"
 #include "proto/wire/limits.h"
@@ -15,6 +17,9 @@ struct raw_options {
         bool transparent;
         bool no_transparent;
         bool no_proxy_variables;
+        const char *vmclock;
+        const char *host_gone;
+        uint64_t host_gone_ms;
         bool verbose;
         bool version;
 };
@@ -28,6 +33,12 @@ static const struct option_spec specs[] = {
                 "never do that: there is the proxy alone"},
         {"no-proxy-variables", 0, OPTION_FLAG, offsetof(struct raw_options, no_proxy_variables), NULL,
                 "do not tell commands of the proxy by http_proxy and its kin"},
+        {"vmclock", 0, OPTION_STRING, offsetof(struct raw_options, vmclock), "FILE",
+                "what tells of a resume (" VMCLOCK_DEVICE "; over unix nothing, unless given)"},
+        {"host-gone", 0, OPTION_STRING, offsetof(struct raw_options, host_gone), "auto|thaw|power-off|stay",
+                "what to do if the host does not activate again after a quiesce or a resume (auto: thaw after a quiesce, else power off)"},
+        {"host-gone-after", 0, OPTION_DURATION_MS, offsetof(struct raw_options, host_gone_ms), "DURATION",
+                "how long it has (10m)"},
         {"verbose", 'v', OPTION_FLAG, offsetof(struct raw_options, verbose), NULL, "log more"},
         {"version", 0, OPTION_FLAG, offsetof(struct raw_options, version), NULL, "print the version"},
 };
@@ -62,7 +73,7 @@ int agent_options_parse_listen(const char *text, struct transport *ret_transport
 
 int agent_options_parse(int argc, char **argv, struct agent_options *ret)
 {
-        struct raw_options raw = {.listen = "vsock"};
+        struct raw_options raw = {.listen = "vsock", .host_gone = "auto", .host_gone_ms = STANDSTILL_LIMIT_MS};
         struct agent_options parsed = {0};
         size_t rest_n;
         char **rest;
@@ -80,6 +91,11 @@ int agent_options_parse(int argc, char **argv, struct agent_options *ret)
                 return options_usage_error(&table, "--listen wants vsock:PORT or unix:DIR, not '%s'", raw.listen);
         if (raw.transparent && raw.no_transparent)
                 return options_usage_error(&table, "--transparent and --no-transparent exclude each other");
+        if (host_gone_parse(raw.host_gone, &parsed.host_gone) < 0)
+                return options_usage_error(
+                        &table, "--host-gone wants auto, thaw, power-off or stay, not '%s'", raw.host_gone);
+        parsed.host_gone_ms = raw.host_gone_ms;
+        parsed.vmclock = raw.vmclock;
         parsed.transparent = raw.transparent;
         parsed.no_transparent = raw.no_transparent;
         parsed.no_proxy_variables = raw.no_proxy_variables;

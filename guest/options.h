@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guest/resume_judge.h"
 #include "proto/wire/transport.h"
 
 struct agent_options {
@@ -15,6 +16,9 @@ struct agent_options {
         bool transparent; /* asked for; as PID 1 it is so unless it is switched off */
         bool no_transparent;
         bool no_proxy_variables;
+        const char *vmclock; /* NULL: the usual place, if the kernel is the guest's own */
+        enum host_gone host_gone;
+        uint64_t host_gone_ms;
 };
 
 /* 0, or OPTIONS_E_HELP or OPTIONS_E_USAGE as proto/base/options.h has them: said, the caller exits. */

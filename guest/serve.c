@@ -19,7 +19,9 @@
 #include "guest/identity.h"
 #include "guest/network.h"
 #include "guest/opening.h"
+#include "guest/resume.h"
 #include "guest/self.h"
+#include "guest/standstill.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 
@@ -132,12 +134,17 @@ static int set_up_loop(struct agent *agent)
         return watch_signals(agent);
 }
 
-static int set_up(struct agent *agent)
+static int set_up(struct agent *agent, const struct serve_config *config)
 {
         int fd, r = set_up_loop(agent);
 
         if (r < 0)
                 return log_errno(r, "cannot set up the loop");
+        r = standstill_watch_new(agent, config->host_gone, config->host_gone_ms, &agent->standstill);
+        if (r == 0)
+                r = resume_watch_new(agent, config->vmclock_path, &agent->resume);
+        if (r < 0)
+                return log_errno(r, "cannot watch for a resume");
         r = exec_table_new(agent, &agent->execs);
         if (r < 0)
                 return log_errno(r, "cannot prepare for commands");
@@ -166,13 +173,15 @@ static void free_event(struct event *event)
 
 static void tear_down(struct agent *agent)
 {
-        activate_abort(agent);
+        activate_abort(agent, "the agent ends");
         if (agent->transport.kind != TRANSPORT_UNIX)
                 (void)filesystems_thaw(); /* what ends now may have to write */
         control_server_free(agent->controls);
         forwards_free(agent->forwards);
         files_free(agent->files);
         network_free(agent->network);
+        resume_watch_free(agent->resume);
+        standstill_watch_free(agent->standstill);
         if (agent->secrets_timer)
                 agent_set_secrets(agent, NULL); /* takes files from execs */
         if (agent->execs)
@@ -198,7 +207,7 @@ int serve(const struct serve_config *config, enum agent_end *ret_end)
                 .inherited_nofile = config->inherited_nofile,
                 .started_ns = clock_monotonic_ns(),
         };
-        int r = set_up(&agent);
+        int r = set_up(&agent, config);
 
         if (r == 0) {
                 log_info("serving%s", config->pid1 ? " as PID 1" : "");

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "guest/agent.h"
+#include "guest/resume_judge.h"
 #include "proto/wire/transport.h"
 
 struct serve_config {
@@ -16,7 +17,10 @@ struct serve_config {
         bool pid1;
         bool transparent, proxy_variables; /* see struct agent */
         struct rlimit inherited_nofile;    /* for children */
-        const char *notify_socket;         /* of the service manager; NULL: none */
+        const char *vmclock_path;          /* guest/resume.h; NULL: none */
+        enum host_gone host_gone;          /* guest/standstill.h */
+        uint64_t host_gone_ms;
+        const char *notify_socket; /* of the service manager; NULL: none */
 };
 
 /*

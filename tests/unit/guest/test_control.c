@@ -14,6 +14,7 @@
 #include "guest/control_server.h"
 #include "guest/exec.h"
 #include "guest/opening.h"
+#include "guest/resume.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/frame.h"
 #include "tests/support/suite.h"
@@ -146,6 +147,7 @@ static void world_start(struct world *w)
         w->agent.execs = &w->execs;
         w->agent.last = &w->last;
         w->agent.transport.kind = TRANSPORT_UNIX;
+        CU_ASSERT_EQUAL_FATAL(resume_watch_new(&w->agent, NULL, &w->agent.resume), 0);
         w->address.sun_family = AF_UNIX; /* the kernel picks an abstract name */
         CU_ASSERT_EQUAL_FATAL(bind(fd, (struct sockaddr *)&w->address, sizeof(sa_family_t)), 0);
         CU_ASSERT_EQUAL_FATAL(listen(fd, 512), 0);
@@ -156,6 +158,7 @@ static void world_start(struct world *w)
 static void world_stop(struct world *w)
 {
         control_server_free(w->agent.controls);
+        resume_watch_free(w->agent.resume);
         event_base_free(w->agent.base);
 }
 

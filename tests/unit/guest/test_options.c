@@ -62,6 +62,22 @@ static void test_transparent(void)
         CU_ASSERT_EQUAL(agent_options_parse(3, both, &o), OPTIONS_E_USAGE);
 }
 
+static void test_what_is_done_without_a_host(void)
+{
+        char name[] = "wbagent", option[] = "--host-gone=thaw", after[] = "--host-gone-after=90s",
+             bad[] = "--host-gone=panic";
+        char *good_argv[] = {name, option, after, NULL}, *bad_argv[] = {name, bad, NULL}, *no_argv[] = {name, NULL};
+        struct agent_options o;
+
+        CU_ASSERT_EQUAL(agent_options_parse(1, no_argv, &o), 0);
+        CU_ASSERT_EQUAL(o.host_gone, HOST_GONE_AUTO);
+        CU_ASSERT_EQUAL(o.host_gone_ms, 600000);
+        CU_ASSERT_EQUAL(agent_options_parse(3, good_argv, &o), 0);
+        CU_ASSERT_EQUAL(o.host_gone, HOST_GONE_THAW);
+        CU_ASSERT_EQUAL(o.host_gone_ms, 90000);
+        CU_ASSERT_EQUAL(agent_options_parse(2, bad_argv, &o), OPTIONS_E_USAGE);
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -69,6 +85,7 @@ int main(void)
                 {"nonsense is refused and changes nothing", test_nonsense_is_refused_and_changes_nothing},
                 {"no arguments is vsock", test_no_arguments_is_vsock},
                 {"transparent", test_transparent},
+                {"what is done without a host", test_what_is_done_without_a_host},
                 CU_TEST_INFO_NULL,
         };
 

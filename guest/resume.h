@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A resume that nobody announced: looks at what a machine can know of it (VMClock, the kernel's vmgenid driver, the
+ * vsock device) and brings the guest to a standstill at once. What counts is judged in resume_judge.h.
+ */
+
+#include <stddef.h>
+
+struct agent;
+struct resume_watch;
+
+/*
+ * vmclock_path is where VMClock is to be looked for, NULL for nowhere. What this machine has not got is not watched,
+ * and over the unix transport, in somebody else's kernel, VMClock alone is. 0 or -ENOMEM.
+ */
+int resume_watch_new(struct agent *agent, const char *vmclock_path, struct resume_watch **ret);
+void resume_watch_free(struct resume_watch *w); /* takes NULL */
+
+/* Looks now. To be called before anything is begun that must not happen in a clone; it is cheap. */
+void resume_look(struct resume_watch *w);
+
+/* A connection broke as only a reset of the whole transport breaks them. */
+void resume_transport_was_reset(struct resume_watch *w);
+
+/* An activation begins, or is about to open the gate: what has been told by now is of the past. */
+void resume_take_note(struct resume_watch *w);
+
+/* What is watched; and how often it told, by what the last time. For `wbctl info`. */
+void resume_describe(const struct resume_watch *w, char *sources, size_t sources_room, char *seen, size_t seen_room);
