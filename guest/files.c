@@ -3,20 +3,26 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "guest/agent.h"
 #include "guest/child.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "proto/base/io.h"
 #include "proto/base/log.h"
 #include "proto/wire/codec.h"
 
 /* An opening holds a few paths: it fits into a pipe that nobody reads yet. */
 #define OPENING_MAX_BYTES (60u * 1024u)
+
+#define STOP_LIMIT_MS 500 /* for all together to die */
 
 struct helper {
         LIST_ENTRY(helper) entry;
@@ -49,12 +55,32 @@ static void free_helper(struct helper *h)
         free(h);
 }
 
+/* It has ended, and waits to be reaped. */
+static bool is_over(const struct helper *h)
+{
+        siginfo_t info = {0};
+
+        return waitid(P_PID, (id_t)h->child.pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == h->child.pid;
+}
+
+/*
+ * One that hangs in a filesystem (a workload's own, say, which is frozen) does not die before that lets it go: it is
+ * not waited for any longer, has nothing to say any more, and is reaped when it ends.
+ */
 void files_stop(struct files *files)
 {
-        struct helper *h;
+        uint64_t end_ns = clock_monotonic_ns() + STOP_LIMIT_MS * NSEC_PER_MSEC;
+        struct helper *h, *next;
 
-        while ((h = LIST_FIRST(&files->helpers))) {
-                child_kill(&h->child);
+        LIST_FOREACH (h, &files->helpers, entry)
+                (void)kill(-h->child.pid, SIGKILL);
+        for (h = LIST_FIRST(&files->helpers); h; h = next) {
+                while (!is_over(h) && clock_monotonic_ns() < end_ns)
+                        (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+                next = LIST_NEXT(h, entry);
+                if (!is_over(h))
+                        continue;
+                child_kill(&h->child); /* reaps it */
                 free_helper(h);
         }
 }
@@ -64,7 +90,8 @@ void files_free(struct files *files)
         if (!files)
                 return;
         files_stop(files);
-        free(files);
+        if (LIST_EMPTY(&files->helpers)) /* else they are in the agent's list of children, until its end */
+                free(files);
 }
 
 static void on_ended(struct child *child, int wait_status)

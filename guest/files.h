@@ -20,7 +20,7 @@ void files_free(struct files *files); /* takes NULL */
 /* The opening message of a conversation, which another process takes over. */
 void files_open(struct files *files, struct control *c, const Wb__ToAgent *m);
 
-/* Ends all of them. What they had not finished is gone. */
+/* Ends all of them, within half a second. What they had not finished is gone. */
 void files_stop(struct files *files);
 
 /* What the process is: descriptor 3 is the conversation, 4 a pipe with its opening frame. Its exit status. */
