@@ -390,19 +390,24 @@ static int open_signals(int *ret_fd)
         return *ret_fd < 0 ? -errno : 0;
 }
 
-/* One for each port, or none where the configuration has no `vsock`. */
-static int listen_vsock(const struct config *config, int ret_fds[2], size_t *ret_n)
+/*
+ * None where the configuration has no `vsock`. The service port is always the same, so of two brokers on one host only
+ * one has it: guests of the other have the proxy alone.
+ */
+static int listen_vsock(const struct config *config, int *ret_egress, int *ret_service)
 {
-        const uint32_t ports[] = {(uint32_t)config->vsock_port, WB_PORT_SERVICE};
         const struct transport t = {.kind = TRANSPORT_VSOCK};
+        int r;
 
-        for (size_t i = 0; config->vsock_port && i < 2; i++) {
-                int r = transport_listen_host(&t, ports[i], &ret_fds[i]);
-
-                if (r < 0)
-                        return log_errno(r, "cannot listen on vsock port %u", ports[i]);
-                *ret_n = i + 1;
-        }
+        if (!config->vsock_port)
+                return 0;
+        r = transport_listen_host(&t, (uint32_t)config->vsock_port, ret_egress);
+        if (r < 0)
+                return log_errno(r, "cannot listen on vsock port %u", (unsigned)config->vsock_port);
+        r = transport_listen_host(&t, WB_PORT_SERVICE, ret_service);
+        if (r < 0)
+                log_write_errno(
+                        LOG_LEVEL_WARNING, r, "no names for guests: cannot listen on vsock port %u", WB_PORT_SERVICE);
         return 0;
 }
 
@@ -411,8 +416,7 @@ static int start(struct monitor *m, const struct file_set *files)
 {
         _cleanup_close_ int control = -1, egress = -1, service = -1, broker_end = -1;
         struct broker_identity identity;
-        int fds[3], vsock[2] = {-1, -1}, r;
-        size_t vsock_n = 0;
+        int fds[3], r;
 
         r = broker_identity_find(m->config->user, &identity);
         if (r == 0)
@@ -423,9 +427,7 @@ static int start(struct monitor *m, const struct file_set *files)
                 return r;
         if (asprintf(&m->control_path, "%s/control.sock", m->config->run_dir) < 0)
                 return log_oom();
-        r = listen_vsock(m->config, vsock, &vsock_n);
-        egress = vsock[0];
-        service = vsock[1];
+        r = listen_vsock(m->config, &egress, &service);
         if (r < 0)
                 return r;
         r = ipc_pair(fds);
@@ -440,7 +442,7 @@ static int start(struct monitor *m, const struct file_set *files)
         fds[0] = control;
         fds[1] = egress;
         fds[2] = service;
-        r = send_files(m, IPC_START, files, fds, 1 + vsock_n);
+        r = send_files(m, IPC_START, files, fds, 1u + (egress >= 0) + (service >= 0));
         if (r < 0) {
                 kill_broker(m);
                 (void)log_errno(r, "cannot give the broker its configuration");

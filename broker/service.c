@@ -70,6 +70,11 @@ static void explain(const struct vm *vm, struct verdict *v)
 
         if (reason == REASON_ALLOWED)
                 return;
+        if (reason == REASON_RATE_LIMITED)
+                (void)snprintf(v->detail, sizeof(v->detail),
+                        "This VM asks for too many names: %u questions about %u different names are answered in a "
+                        "minute. Try again in the next one.",
+                        NAME_BUDGET_QUERIES, NAME_BUDGET_NAMES);
         if (v->has_host && reason <= REASON_FLOOR_ADDRESS)
                 policy_explain(vm->policy, &v->request, &v->decision, v->detail, sizeof(v->detail));
         if (!v->detail[0])

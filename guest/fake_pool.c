@@ -11,8 +11,9 @@
 
 #define HASH_ROWS 1024u /* a power of two */
 #define ADDRESSES (1u << (32u - FAKE_POOL_PREFIX_BITS))
-#define RESERVED  2u /* at both ends of the range: what looks like a network's or a broadcast address confuses people  \
-                      */
+#define RESERVED                                                                                                       \
+        2u /* at both ends of the range: what looks like a network's or a broadcast address confuses people            \
+            */
 #define TRIES_MAX 64u
 
 struct place {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -41,13 +42,13 @@ struct forwarder {
         int exit_status;
 };
 
-static void on_room(struct carrier *c, bool has_room)
+static void on_room(struct carrier *c, bool is_there)
 {
         struct forwarder *f = (struct forwarder *)(void *)((char *)c - offsetof(struct forwarder, carrier));
 
         for (size_t i = 0; i < f->listeners_n; i++)
                 if (f->listeners[i].role != FORWARDER_DNS_TCP)
-                        (void)(has_room ? event_add(&f->listeners[i].event, NULL) : event_del(&f->listeners[i].event));
+                        (void)(is_there ? event_add(&f->listeners[i].event, NULL) : event_del(&f->listeners[i].event));
 }
 
 /* A workload's connection, which is taken over; 0 or a negative errno. */
@@ -72,13 +73,19 @@ static void start_over(void *userdata)
         (void)event_base_loopbreak(f->carrier.base);
 }
 
+/* DNS over TCP has bounds of its own. */
+static bool has_room(const struct listener *l)
+{
+        return l->role == FORWARDER_DNS_TCP || l->forwarder->carrier.connections < CARRIER_CONNECTIONS_MAX;
+}
+
 static void on_acceptable(evutil_socket_t fd, short events, void *userdata)
 {
         struct listener *l = userdata;
         struct forwarder *f = l->forwarder;
 
         (void)events;
-        for (int i = 0; i < ACCEPTS_PER_TURN && f->carrier.connections < CARRIER_CONNECTIONS_MAX; i++) {
+        for (int i = 0; i < ACCEPTS_PER_TURN && has_room(l); i++) {
                 // cppcheck-suppress nullPointer ; accept(2): the address may be left out
                 int taken = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 

@@ -469,6 +469,17 @@ class Life(Case):
         self.assertEqual(r.returncode, 0, r.stderr)
         until(lambda: guest.forwarder_fds() <= before + 1)
 
+    def test_names_are_answered_in_a_full_house(self):
+        """As many connections as there may be, and one more that waits."""
+        code = ("import socket,sys,time\nc=[socket.create_connection(('127.0.0.1',3128),20) for _ in range(513)]\ntime.sleep(0.5)\n"
+                "m=bytes.fromhex(sys.argv[1])\ns=socket.create_connection(('127.0.0.1',53),20); s.settimeout(10)\n"
+                "s.sendall(len(m).to_bytes(2,'big')+m); print(len(s.recv(500))>40)")
+        before = guest.forwarder_fds()
+        r = guest.run(PYTHON, "-c", code, question(ALLOWED).hex())
+        self.assertEqual(r.stdout.strip(), "True", r.stderr)
+        until(lambda: guest.forwarder_fds() <= before + 1)
+        self.assertIn("Hello", guest.run("curl", "-sS", "http://%s/" % ALLOWED).stdout)
+
     def test_a_killed_forwarder_comes_back(self):
         before = guest.ask(ALLOWED).address()
         for pid in children(guest.pid):
