@@ -446,7 +446,8 @@ class Life(Case):
         self.assertTrue(world.control(op="vm_quiesce", name="guest")["ok"])
         self.assertEqual(guest.exchange(question(ALLOWED)), [None])
         evidence = guest.activate()
-        self.assertEqual((evidence["transparent"], evidence["steering"]), ("all ports", "sk_lookup"))
+        self.assertEqual(evidence["transparent"], "all ports")
+        self.assertIn(evidence["steering"], ("sk_lookup", "nftables"))
         self.assertEqual(guest.ask(ALLOWED).address(), before)
         self.assertIn("Hello", guest.run("curl", "-sS", "http://%s/" % ALLOWED).stdout)
 
@@ -505,6 +506,8 @@ class OtherWays(Case):
         self.addCleanup(g.stop)
         for _ in range(2):      # and again: the table of the life before is gone
             evidence = g.activate()
+            if "none" in evidence["steering"]:
+                self.skipTest("no nf_tables with nat and redir in this kernel")
             self.assertEqual((evidence["transparent"], evidence["steering"]), ("all ports", "nftables"))
             self.check(g)
             self.assertIn("port_not_allowed", g.run("curl", "-sS", "http://%s:81/" % ALLOWED).stdout)
