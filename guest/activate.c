@@ -11,7 +11,7 @@
 #include "guest/agent.h"
 #include "guest/control.h"
 #include "guest/exec.h"
-#include "guest/filesystems.h"
+#include "guest/filesystems_hold.h"
 #include "guest/resume.h"
 #include "guest/standstill.h"
 #include "proto/base/clock.h"
@@ -232,19 +232,8 @@ void activate_open(struct agent *agent, struct control *c, const Wb__Activate *m
         run(a);
 }
 
-/*
- * After the sync nothing of a disk changes until the next activation begins: the snapshot of it needs no repair. In a
- * container the disks are the host's, and others write to them.
+/* Before a snapshot: nothing runs, nothing is secret, nothing is half written, nor will be before the next activation.
  */
-static void freeze_filesystems(const struct agent *agent)
-{
-        unsigned n;
-
-        if (agent->transport.kind != TRANSPORT_UNIX && filesystems_freeze(&n) == 0)
-                log_info("%u filesystems are frozen", n);
-}
-
-/* Before a snapshot: nothing runs, nothing is secret, nothing is half written. */
 void activate_quiesce(struct agent *agent, struct control *c)
 {
         Wb__Ok ok = WB__OK__INIT;
@@ -261,8 +250,13 @@ void activate_quiesce(struct agent *agent, struct control *c)
                 refuse(c, "freeze_failed", "the workloads cannot be frozen; the gate is closed");
                 return;
         }
-        sync(); /* the loop stands still meanwhile, as everything else in the guest does */
-        freeze_filesystems(agent);
+        r = filesystems_hold(agent);
+        if (r == -ETIMEDOUT) {
+                refuse(c, "freeze_failed", "the filesystems cannot be frozen; the gate is closed");
+                return;
+        }
+        if (r < 0)
+                (void)log_errno(r, "cannot freeze the filesystems");
         m.body_case = WB__FROM_AGENT__BODY_OK;
         m.ok = &ok;
         (void)control_send(c, &m);

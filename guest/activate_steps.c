@@ -12,7 +12,7 @@
 #include "guest/entropy.h"
 #include "guest/exec.h"
 #include "guest/files.h"
-#include "guest/filesystems.h"
+#include "guest/filesystems_hold.h"
 #include "guest/forward.h"
 #include "guest/resume.h"
 #include "proto/base/cleanup.h"
@@ -23,9 +23,9 @@
 /* ---- freeze, thaw, gate */
 
 /* Those that were frozen for the snapshot, once the workloads are: the steps that follow write files. */
-static void thaw_filesystems(const struct agent *agent, struct report *report)
+static void thaw_filesystems(struct agent *agent, struct report *report)
 {
-        unsigned n = agent->transport.kind == TRANSPORT_UNIX ? 0 : filesystems_thaw();
+        unsigned n = filesystems_release(agent);
 
         if (n)
                 report_fact(report, "filesystems_thawed", "%u", n);

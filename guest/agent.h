@@ -56,6 +56,8 @@ struct agent {
         struct network *network;
         struct files *files;
         struct forwards *forwards;
+        bool disks_held; /* filesystems are frozen, as long as disks_fd is open (guest/filesystems_hold) */
+        int disks_fd;
         struct resume_watch *resume;
         struct standstill_watch *standstill;
         struct activation *activation;  /* the one that runs now, or NULL */

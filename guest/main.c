@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "guest/files.h"
+#include "guest/filesystems_hold.h"
 #include "guest/forwarder.h"
 #include "guest/init.h"
 #include "guest/options.h"
@@ -58,6 +59,8 @@ int main(int argc, char **argv)
                 return forwarder_main(argv[2], argv[3]);
         if (argc == 2 && strcmp(argv[1], FILES_ARGUMENT) == 0)
                 return files_main();
+        if (argc == 2 && strcmp(argv[1], FILESYSTEMS_ARGUMENT) == 0)
+                return filesystems_main();
         log_setup("wbagent", LOG_LEVEL_INFO);
         r = parse_options(argc, argv, pid1, &options);
         if (r != 0)

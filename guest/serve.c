@@ -14,7 +14,7 @@
 #include "guest/control_server.h"
 #include "guest/exec.h"
 #include "guest/files.h"
-#include "guest/filesystems.h"
+#include "guest/filesystems_hold.h"
 #include "guest/forward.h"
 #include "guest/identity.h"
 #include "guest/network.h"
@@ -174,8 +174,7 @@ static void free_event(struct event *event)
 static void tear_down(struct agent *agent)
 {
         activate_abort(agent, "the agent ends");
-        if (agent->transport.kind != TRANSPORT_UNIX)
-                (void)filesystems_thaw(); /* what ends now may have to write */
+        (void)filesystems_release(agent); /* what ends now may have to write */
         control_server_free(agent->controls);
         forwards_free(agent->forwards);
         files_free(agent->files);

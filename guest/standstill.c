@@ -11,7 +11,7 @@
 #include "guest/agent.h"
 #include "guest/exec.h"
 #include "guest/files.h"
-#include "guest/filesystems.h"
+#include "guest/filesystems_hold.h"
 #include "guest/forward.h"
 #include "guest/network.h"
 #include "proto/base/clock.h"
@@ -28,7 +28,7 @@ struct standstill_watch {
 
 static void thaw(struct standstill_watch *w)
 {
-        unsigned n = w->agent->transport.kind == TRANSPORT_UNIX ? 0 : filesystems_thaw();
+        unsigned n = filesystems_release(w->agent);
         int r = exec_table_thaw(w->agent->execs);
 
         w->why = STANDSTILL_NONE;
