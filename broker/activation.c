@@ -2,23 +2,21 @@
 #include "broker/activation.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
+#include "broker/agent_dial.h"
+#include "broker/clock_check.h"
 #include "broker/proof.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 #include "proto/client/client.h"
 #include "proto/wire/limits.h"
-#include "proto/wire/transport.h"
 
-/* How long an agent may take to be there, to say what it is, to activate (it bounds each hook at 10 s), to quiesce. */
-#define DIAL_LIMIT_NS     (10 * NSEC_PER_SEC)
-#define DIAL_RETRY_MS     20
+/* How long an agent may take to say what it is, to activate (it bounds each hook at 10 s), to quiesce. */
 #define INFO_LIMIT_S      10
 #define ACTIVATE_LIMIT_S  400
 #define QUIESCE_LIMIT_S   60
@@ -36,10 +34,7 @@ struct vm_conversation {
         enum vm_wish wish;
         enum stage stage;
         struct control_request *request;
-        struct transport_dial dial;
-        bool dialling;
-        uint64_t dial_until_ns;
-        struct event *dial_event;
+        struct agent_dial dial;
         struct event *limit_event;
         struct client *client;
         struct activation_secrets *secrets; /* until they are sent */
@@ -50,12 +45,9 @@ struct vm_conversation {
 static void conversation_free(struct vm_conversation *v)
 {
         v->entry->conversation = NULL;
-        if (v->dial_event)
-                event_free(v->dial_event);
+        agent_dial_done(&v->dial);
         if (v->limit_event)
                 event_free(v->limit_event);
-        if (v->dialling)
-                transport_dial_done(&v->dial);
         client_free(v->client);
         activation_secrets_free(v->secrets);
         json_decref(v->steps);
@@ -125,6 +117,7 @@ void vm_conversation_cancel(struct vm_entry *e)
         struct vm_conversation *v = e->conversation;
         struct control_request *request;
 
+        clock_check_cancel(e);
         if (!v)
                 return;
         request = v->request;
@@ -190,8 +183,6 @@ static void take_done(struct vm_conversation *v, const Wb__ActivateDone *done)
                 succeed(v);
 }
 
-static void dial(struct vm_conversation *v);
-
 static void take_info(struct vm_conversation *v, const Wb__Info *info)
 {
         uint64_t last = info->generation > v->entry->generation ? info->generation : v->entry->generation;
@@ -205,7 +196,7 @@ static void take_info(struct vm_conversation *v, const Wb__Info *info)
         v->stage = STAGE_MAIN;
         client_free(v->client);
         v->client = NULL;
-        dial(v);
+        agent_dial_start(&v->dial);
 }
 
 static void on_message(void *userdata, const Wb__FromAgent *m)
@@ -319,8 +310,6 @@ static int send_opening(struct vm_conversation *v)
         return client_send(v->client, &m);
 }
 
-/* ---- dialling */
-
 /* Each conversation has its own time. */
 static int limit_stage(struct vm_conversation *v)
 {
@@ -333,97 +322,23 @@ static int limit_stage(struct vm_conversation *v)
         return event_add(v->limit_event, &limit) < 0 ? -ENOMEM : 0;
 }
 
-static void converse(struct vm_conversation *v)
+static void on_dialled(void *userdata, int result)
 {
         static const struct client_handler handler = {.message = on_message, .closed = on_closed};
+        struct vm_conversation *v = userdata;
         int r;
 
-        v->dialling = false;
-        r = client_new(v->entry->registry->base, transport_dial_steal(&v->dial), &handler, v, &v->client);
+        if (result < 0) {
+                fail(v, "the agent cannot be reached: %s", agent_dial_fault(result));
+                return;
+        }
+        r = client_new(v->entry->registry->base, result, &handler, v, &v->client);
         if (r == 0)
                 r = limit_stage(v);
         if (r == 0)
                 r = send_opening(v);
         if (r < 0)
                 fail(v, "cannot speak with the agent: %s", strerrordesc_np(-r));
-}
-
-static void on_dial_event(evutil_socket_t fd, short happened, void *userdata);
-
-static int wait_for_dial(struct vm_conversation *v, short poll_events)
-{
-        const struct timeval limit = {.tv_sec = (time_t)(DIAL_LIMIT_NS / NSEC_PER_SEC)};
-        short events = (short)((poll_events & POLLIN ? EV_READ : 0) | (poll_events & POLLOUT ? EV_WRITE : 0));
-
-        return event_assign(v->dial_event, v->entry->registry->base, v->dial.fd, events, on_dial_event, v) < 0 ||
-                               event_add(v->dial_event, &limit) < 0
-                       ? -ENOMEM
-                       : 0;
-}
-
-static int wait_to_retry(struct vm_conversation *v)
-{
-        const struct timeval pause = {.tv_usec = DIAL_RETRY_MS * 1000};
-
-        return event_assign(v->dial_event, v->entry->registry->base, -1, 0, on_dial_event, v) < 0 ||
-                               event_add(v->dial_event, &pause) < 0
-                       ? -ENOMEM
-                       : 0;
-}
-
-/* r: of a step of the dial. What heals is tried again until the agent has had its time. */
-static void take_dial(struct vm_conversation *v, int r, short events)
-{
-        v->dialling = r >= 0;
-        if (r == 0) {
-                converse(v);
-                return;
-        }
-        if (r == TRANSPORT_E_AGAIN)
-                r = wait_for_dial(v, events);
-        else if (transport_error_heals(r) && clock_monotonic_ns() < v->dial_until_ns)
-                r = wait_to_retry(v);
-        if (r == -EACCES)
-                fail(v, "the broker's user may not connect to the agent's socket, and the socket's owner is root");
-        else if (r < 0)
-                fail(v, "the agent cannot be reached: %s", strerrordesc_np(-r));
-}
-
-static void attempt(struct vm_conversation *v)
-{
-        const struct config_vm *vm = &v->entry->config;
-        const struct transport t = {
-                .kind = (enum transport_kind)vm->transport, .path = vm->path, .cid = (uint32_t)vm->cid};
-        short events = 0;
-        int r = transport_dial_start(&v->dial, &t, WB_PORT_CONTROL, &events), fd;
-
-        /* A socket that belongs to the VMM's own user: the monitor can act as that one. */
-        if (r == -EACCES && t.kind != TRANSPORT_VSOCK) {
-                r = monitor_ask_dial(v->entry->registry->monitor, &t, &fd);
-                if (r == 0)
-                        r = transport_dial_adopt(&v->dial, &t, WB_PORT_CONTROL, fd, &events);
-        }
-        take_dial(v, r, events);
-}
-
-static void on_dial_event(evutil_socket_t fd, short happened, void *userdata)
-{
-        struct vm_conversation *v = userdata;
-        short events = 0;
-
-        (void)fd;
-        if (!v->dialling)
-                attempt(v);
-        else if (happened & EV_TIMEOUT)
-                fail(v, "the agent cannot be reached: %s", strerrordesc_np(ETIMEDOUT));
-        else
-                take_dial(v, transport_dial_continue(&v->dial, &events), events);
-}
-
-static void dial(struct vm_conversation *v)
-{
-        v->dial_until_ns = clock_monotonic_ns() + DIAL_LIMIT_NS;
-        attempt(v);
 }
 
 /* ---- the beginning */
@@ -446,9 +361,8 @@ static struct vm_conversation *conversation_new(struct vm_entry *e, enum vm_wish
         *v = (struct vm_conversation){.entry = e, .wish = wish, .request = request};
         v->stage = wish == VM_ACTIVATE ? STAGE_INFO : STAGE_MAIN;
         v->steps = json_array();
-        v->dial_event = event_new(e->registry->base, -1, 0, on_dial_event, v);
         v->limit_event = event_new(e->registry->base, -1, 0, on_limit, v);
-        if (!v->steps || !v->dial_event || !v->limit_event) {
+        if (!v->steps || !v->limit_event || agent_dial_init(&v->dial, e, on_dialled, v) < 0) {
                 conversation_free(v);
                 return NULL;
         }
@@ -496,5 +410,5 @@ void activation_start(
         if (r < 0)
                 fail(v, "egress cannot be closed: %s", strerrordesc_np(-r));
         else
-                dial(v);
+                agent_dial_start(&v->dial);
 }

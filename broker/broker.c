@@ -12,6 +12,7 @@
 #include <event2/event.h>
 #include <event2/thread.h>
 
+#include "broker/clock_check.h"
 #include "broker/control.h"
 #include "broker/file_set.h"
 #include "broker/ipc.h"
@@ -35,6 +36,7 @@ struct broker {
         struct registry registry;
         struct loaded loaded;
         struct control *control;
+        struct clock_keeper *clocks;
         int vsock_fd;         /* of the egress port; -1: none */
         int vsock_service_fd; /* of the service port */
         int addresses_fd;
@@ -267,6 +269,8 @@ static int open_loop(struct broker *b, int control_fd)
         r = control_new(&b->registry, control_fd, &b->control);
         if (r < 0)
                 return log_errno(r, "cannot serve the control socket");
+        if (clock_keeper_new(&b->registry, &b->clocks) < 0)
+                return log_oom();
         if (b->addresses_fd >= 0)
                 b->addresses_event = watch(b->base, b->addresses_fd, on_addresses, b);
         if (b->vsock_fd >= 0)
@@ -314,6 +318,7 @@ static int set_up(struct broker *b)
 
 static void tear_down(struct broker *b, const char *why)
 {
+        clock_keeper_free(b->clocks);
         registry_remove_all(&b->registry, why);
         control_free(b->control);
         for (size_t i = 0; i < b->registry.workers_n; i++)

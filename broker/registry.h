@@ -29,6 +29,7 @@ enum vm_state {
         VM_STATE_MAX_,
 };
 
+struct clock_check;
 struct vm_conversation;
 
 struct vm_entry {
@@ -49,6 +50,7 @@ struct vm_entry {
         struct worker *worker;
         struct vm *vm;                        /* the worker's */
         struct vm_conversation *conversation; /* activation.c's, NULL while none is under way */
+        struct clock_check *clock_check;      /* clock_check.c's, NULL while none is under way */
 };
 TAILQ_HEAD(vm_list, vm_entry);
 

@@ -8,6 +8,7 @@
 
 #include "guest/activation.h"
 #include "guest/agent.h"
+#include "guest/clock_watch.h"
 #include "guest/control.h"
 #include "guest/entropy.h"
 #include "guest/exec.h"
@@ -17,8 +18,6 @@
 #include "guest/resume.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
-
-#define HOST_LIMIT_S 5 /* for the answer to one ClockProbe */
 
 /* ---- freeze, thaw, gate */
 
@@ -88,17 +87,14 @@ static int run_entropy(struct activation *a, struct report *report)
 
 /* ---- clock */
 
-static int send_probe(struct activation *a)
+static int apply_clock(
+        struct activation *a, const struct clock_offset *offset, const char *source, struct report *report)
 {
-        Wb__ClockProbe probe = WB__CLOCK_PROBE__INIT;
-        Wb__FromAgent m = WB__FROM_AGENT__INIT;
+        int r = clock_apply(offset, source, report);
 
-        probe.cookie = ++a->probe_cookie;
-        m.body_case = WB__FROM_AGENT__BODY_CLOCK_PROBE;
-        m.clock_probe = &probe;
-        (void)evtimer_add(&a->timer, &(struct timeval){.tv_sec = HOST_LIMIT_S});
-        a->probe_sent_ns = clock_monotonic_ns();
-        return control_send(a->control, &m);
+        if (r == 0)
+                clock_watch_begin(a->agent->clock, offset);
+        return r;
 }
 
 static int run_clock(struct activation *a, struct report *report)
@@ -115,52 +111,29 @@ static int run_clock(struct activation *a, struct report *report)
         r = clock_read_ptp(&offset, name);
         if (r == 0) {
                 (void)snprintf(source, sizeof(source), "ptp_kvm %s", name);
-                return clock_apply(&offset, source, report);
+                return apply_clock(a, &offset, source, report);
         }
         if (r != -ENODEV)
                 report_fact(report, "ptp_kvm", "%s", strerrordesc_np(-r));
-        r = send_probe(a);
+        r = clock_talk_start(&a->talk, a->control);
         return r < 0 ? report_errno(report, r, "asking the host for the time") : ACTIVATE_E_WAIT;
 }
 
-static void on_host_late(evutil_socket_t fd, short events, void *userdata)
+static void on_measured(void *userdata, int r, const struct clock_offset *best)
 {
         struct activation *a = userdata;
+        struct report *report = &a->record->steps[a->step];
 
-        (void)fd;
-        (void)events;
-        report_detail(&a->record->steps[a->step], "the host did not answer within %d s", HOST_LIMIT_S);
-        activation_step_done(a, -ETIMEDOUT);
-}
-
-/* Both of the guest's clocks are read when the answer is here; later than it came only makes the bound larger, and so
- * true. */
-static int take_sample(struct activation *a, const Wb__ClockSample *m, struct report *report)
-{
-        uint64_t guest_ns = clock_realtime_ns(), received_ns = clock_monotonic_ns();
-        int r;
-
-        if (m->cookie != a->probe_cookie) {
-                report_detail(report, "the host answered another question");
-                return -EPROTO;
-        }
-        r = clock_exchange_add(&a->exchanges, a->probe_sent_ns, received_ns, guest_ns, m->realtime_ns);
-        if (r < 0)
-                return report_errno(report, r, "the host's time %" PRIu64 " ns", m->realtime_ns);
-        if (a->exchanges.done == CLOCK_EXCHANGES)
-                return clock_apply(&a->exchanges.best, "exchanges", report);
-        r = send_probe(a);
-        return r < 0 ? report_errno(report, r, "asking the host for the time") : ACTIVATE_E_WAIT;
+        if (r == 0)
+                r = apply_clock(a, best, "exchanges", report);
+        else
+                report_detail(report, "%s", clock_talk_fault(r));
+        activation_step_done(a, r);
 }
 
 void activation_clock_sample(struct activation *a, const Wb__ClockSample *m)
 {
-        int r;
-
-        (void)evtimer_del(&a->timer);
-        r = take_sample(a, m, &a->record->steps[a->step]);
-        if (r != ACTIVATE_E_WAIT)
-                activation_step_done(a, r);
+        clock_talk_sample(&a->talk, m);
 }
 
 /* ---- identity, secrets, network */
@@ -301,7 +274,7 @@ int activation_take(struct activation *a, const Wb__Activate *m)
 {
         int r;
 
-        (void)evtimer_assign(&a->timer, a->agent->base, on_host_late, a);
+        clock_talk_init(&a->talk, a->agent->base, on_measured, a);
         assert(m->seed.len <= sizeof(a->seed) && strlen(m->hostname) < sizeof(a->hostname)); /* the codec's bounds */
         memcpy(a->seed, m->seed.data, m->seed.len);
         a->seed_n = m->seed.len;
@@ -316,7 +289,7 @@ int activation_take(struct activation *a, const Wb__Activate *m)
 
 void activation_drop(struct activation *a)
 {
-        (void)evtimer_del(&a->timer);
+        clock_talk_stop(&a->talk);
         hooks_stop(&a->hooks);
         network_free_env(a->hooks_env);
         secret_store_free(a->secrets);

@@ -7,9 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <event2/event_struct.h>
-
-#include "guest/clock.h"
+#include "guest/clock_talk.h"
 #include "guest/hooks.h"
 #include "guest/identity.h"
 #include "guest/network.h"
@@ -65,10 +63,7 @@ struct activation {
         bool has_network;
         struct network_config network;
 
-        struct clock_exchanges exchanges;
-        uint32_t probe_cookie;
-        uint64_t probe_sent_ns;
-        struct event timer; /* for the host's answer */
+        struct clock_talk talk;
 
         struct hooks hooks;
         char **hooks_env;

@@ -19,6 +19,7 @@
 struct activation;
 struct activation_record;
 struct child;
+struct clock_watch;
 struct control_server;
 struct exec_table;
 struct files;
@@ -59,6 +60,7 @@ struct agent {
         bool disks_held; /* filesystems are frozen, as long as disks_fd is open (guest/filesystems_hold) */
         int disks_fd;
         struct resume_watch *resume;
+        struct clock_watch *clock;
         struct standstill_watch *standstill;
         struct activation *activation;  /* the one that runs now, or NULL */
         struct activation_record *last; /* the last one that ended; never NULL */

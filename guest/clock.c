@@ -48,6 +48,68 @@ int clock_exchange_add(
         return 0;
 }
 
+/* ---- between activations */
+
+static const char *const action_names[] = {
+        [CLOCK_LEAVE] = "left alone",
+        [CLOCK_SLEW] = "slewed",
+        [CLOCK_STEP] = "stepped",
+};
+
+const char *clock_action_name(enum clock_action action)
+{
+        return action_names[action];
+}
+
+static uint64_t magnitude(int64_t value)
+{
+        return value < 0 ? -(uint64_t)value : (uint64_t)value;
+}
+
+static enum clock_action judge(const struct clock_offset *offset)
+{
+        uint64_t distance_ns = magnitude(offset->offset_ns);
+
+        if (distance_ns <= offset->bound_ns)
+                return CLOCK_LEAVE;
+        return distance_ns <= CLOCK_SLEW_MOST_NS ? CLOCK_SLEW : CLOCK_STEP;
+}
+
+#define DRIFT_LEAST_NS NSEC_PER_SEC                         /* less says nothing of a rate */
+#define DRIFT_MOST_NS  ((uint64_t)INT64_MAX / NSEC_PER_SEC) /* nine seconds: more is no drift, and would overflow */
+
+struct clock_finding clock_find(
+        const struct clock_mark *mark, const struct clock_offset *offset, int64_t left_ns, uint64_t now_ns)
+{
+        struct clock_finding f = {.offset = *offset, .action = judge(offset)};
+        uint64_t elapsed_ns = now_ns - mark->at_ns;
+        int64_t gained_ns;
+
+        if (!mark->set || elapsed_ns < DRIFT_LEAST_NS || elapsed_ns > INT64_MAX ||
+                magnitude(offset->offset_ns) > DRIFT_MOST_NS / 4 || offset->bound_ns > DRIFT_MOST_NS / 4 ||
+                mark->bound_ns > DRIFT_MOST_NS / 4 || magnitude(left_ns) > DRIFT_MOST_NS / 4)
+                return f;
+        gained_ns = mark->residual_ns + left_ns - offset->offset_ns;
+        f.drift_known = true;
+        f.drift_ppb = gained_ns * (int64_t)NSEC_PER_SEC / (int64_t)elapsed_ns;
+        f.drift_bound_ppb = (offset->bound_ns + mark->bound_ns) * NSEC_PER_SEC / elapsed_ns;
+        return f;
+}
+
+struct clock_mark clock_mark_after(enum clock_action done, const struct clock_offset *offset, uint64_t now_ns)
+{
+        bool is_small = magnitude(offset->offset_ns) <= DRIFT_MOST_NS / 4;
+
+        return (struct clock_mark){
+                .set = done != CLOCK_LEAVE || is_small,
+                .at_ns = now_ns,
+                .residual_ns = done == CLOCK_LEAVE ? offset->offset_ns : 0,
+                .bound_ns = offset->bound_ns,
+        };
+}
+
+/* ---- the machine's clocks */
+
 static int64_t ptp_ns(const struct ptp_clock_time *t)
 {
         return t->sec * (int64_t)NSEC_PER_SEC + (int64_t)t->nsec;
@@ -116,6 +178,17 @@ static void close_dirp(DIR **d)
                 (void)closedir(*d);
 }
 
+bool clock_has_ptp(void)
+{
+        _cleanup_(close_dirp) DIR *dir = opendir(PTP_CLASS);
+        struct dirent *entry;
+
+        while (dir && (entry = readdir(dir)))
+                if (strncmp(entry->d_name, "ptp", 3) == 0 && is_kvm_clock(entry->d_name))
+                        return true;
+        return false;
+}
+
 int clock_read_ptp(struct clock_offset *ret, char ret_name[CLOCK_PTP_NAME_BYTES])
 {
         _cleanup_(close_dirp) DIR *dir = opendir(PTP_CLASS);
@@ -135,7 +208,7 @@ int clock_read_ptp(struct clock_offset *ret, char ret_name[CLOCK_PTP_NAME_BYTES]
         return -ENODEV;
 }
 
-static int step(int64_t offset_ns)
+int clock_step(int64_t offset_ns)
 {
         struct timespec now;
         int64_t target_ns;
@@ -152,14 +225,14 @@ static int step(int64_t offset_ns)
 
 int clock_apply(const struct clock_offset *offset, const char *source, struct report *report)
 {
-        uint64_t distance_ns = offset->offset_ns < 0 ? -(uint64_t)offset->offset_ns : (uint64_t)offset->offset_ns;
+        uint64_t distance_ns = magnitude(offset->offset_ns);
         bool is_off = distance_ns > offset->bound_ns;
 
         report_fact(report, "source", "%s", source);
         report_fact(report, "offset_ns", "%" PRId64, offset->offset_ns);
         report_fact(report, "bound_ns", "%" PRIu64, offset->bound_ns);
         if (is_off) {
-                int r = step(offset->offset_ns);
+                int r = clock_step(offset->offset_ns);
 
                 if (r < 0)
                         return report_errno(report, r, "clock_settime");

@@ -10,6 +10,7 @@
 #include "guest/activation.h"
 #include "guest/agent.h"
 #include "guest/clock.h"
+#include "guest/clock_watch.h"
 #include "guest/control.h"
 #include "guest/exec.h"
 #include "guest/network.h"
@@ -33,13 +34,14 @@ enum fact {
         FACT_RESUME_WATCH,
         FACT_RESUMES,
         FACT_STANDSTILL,
+        FACT_CLOCK,
         FACTS,
 };
 
 struct facts {
         Wb__Fact facts[FACTS];
         Wb__Fact *pointers[FACTS];
-        char texts[FACTS][96];
+        char texts[FACTS][160];
         size_t n;
 };
 
@@ -76,13 +78,15 @@ static void add_ptp(struct facts *f)
 
 static void add_standstill(const struct agent *agent, struct facts *f)
 {
-        char sources[64], seen[64], standstill[64];
+        char clock[160], sources[64], seen[64], standstill[64];
 
         resume_describe(agent->resume, sources, sizeof(sources), seen, sizeof(seen));
         standstill_describe(agent->standstill, standstill, sizeof(standstill));
         add(f, "resume_watch", sources);
         add(f, "resumes_unannounced", seen);
         add(f, "standstill", standstill);
+        clock_watch_describe(agent->clock, clock, sizeof(clock));
+        add(f, "clock_check", clock);
 }
 
 static void gather(struct agent *agent, struct facts *f)

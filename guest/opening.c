@@ -5,6 +5,7 @@
 
 #include "guest/activate.h"
 #include "guest/agent.h"
+#include "guest/clock_watch.h"
 #include "guest/exec.h"
 #include "guest/files.h"
 #include "guest/forward.h"
@@ -65,6 +66,12 @@ static void take_secret(struct control *c, const Wb__ToAgent *m)
                 secret_talk_list(c);
 }
 
+static void take_clock(struct control *c)
+{
+        if (is_ready(c))
+                clock_watch_open(control_agent(c)->clock, c);
+}
+
 static void take_forward(struct control *c, const Wb__Forward *m)
 {
         if (is_ready(c))
@@ -97,6 +104,7 @@ int opening_take(struct control *c, const Wb__ToAgent *m)
         case WB__TO_AGENT__BODY_SECRET_PUT:
         case WB__TO_AGENT__BODY_SECRET_REVOKE:
         case WB__TO_AGENT__BODY_SECRET_LIST: take_secret(c, m); return 0;
+        case WB__TO_AGENT__BODY_CLOCK_CHECK: take_clock(c); return 0;
         case WB__TO_AGENT__BODY_FORWARD: take_forward(c, m->forward); return 0;
         case WB__TO_AGENT__BODY_INPUT:
         case WB__TO_AGENT__BODY_CREDIT:

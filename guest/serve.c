@@ -11,6 +11,7 @@
 #include "guest/activate.h"
 #include "guest/agent.h"
 #include "guest/child.h"
+#include "guest/clock_watch.h"
 #include "guest/control_server.h"
 #include "guest/exec.h"
 #include "guest/files.h"
@@ -143,8 +144,10 @@ static int set_up(struct agent *agent, const struct serve_config *config)
         r = standstill_watch_new(agent, config->host_gone, config->host_gone_ms, &agent->standstill);
         if (r == 0)
                 r = resume_watch_new(agent, config->vmclock_path, &agent->resume);
+        if (r == 0)
+                r = clock_watch_new(agent, &agent->clock);
         if (r < 0)
-                return log_errno(r, "cannot watch for a resume");
+                return log_errno(r, "cannot watch for a resume, or the clock");
         r = exec_table_new(agent, &agent->execs);
         if (r < 0)
                 return log_errno(r, "cannot prepare for commands");
@@ -180,6 +183,7 @@ static void tear_down(struct agent *agent)
         files_free(agent->files);
         network_free(agent->network);
         resume_watch_free(agent->resume);
+        clock_watch_free(agent->clock);
         standstill_watch_free(agent->standstill);
         if (agent->secrets_timer)
                 agent_set_secrets(agent, NULL); /* takes files from execs */

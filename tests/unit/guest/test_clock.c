@@ -70,6 +70,65 @@ static void test_times_that_cannot_be_are_refused(void)
         CU_ASSERT_EQUAL(e.done, 0);
 }
 
+#define PPM INT64_C(1000)
+
+static void test_what_is_done_about_it(void)
+{
+        static const struct {
+                int64_t offset_ns;
+                uint64_t bound_ns;
+                enum clock_action action;
+        } rows[] = {
+                {0, 0, CLOCK_LEAVE},
+                {500, 500, CLOCK_LEAVE},
+                {-500, 500, CLOCK_LEAVE},
+                {-501, 500, CLOCK_SLEW},
+                {(int64_t)CLOCK_SLEW_MOST_NS, 500, CLOCK_SLEW},
+                {-(int64_t)CLOCK_SLEW_MOST_NS, 500, CLOCK_SLEW},
+                {-(int64_t)CLOCK_SLEW_MOST_NS - 1, 500, CLOCK_STEP},
+                {INT64_MIN, 500, CLOCK_STEP},
+                {INT64_MAX, UINT64_MAX, CLOCK_LEAVE},
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                struct clock_offset offset = {rows[i].offset_ns, rows[i].bound_ns};
+                struct clock_mark none = {0};
+
+                CU_ASSERT_EQUAL(clock_find(&none, &offset, 0, 0).action, rows[i].action);
+                CU_ASSERT_FALSE(clock_find(&none, &offset, 0, UINT64_MAX).drift_known);
+                CU_ASSERT_PTR_NOT_NULL(clock_action_name(rows[i].action));
+        }
+}
+
+/* A clock that gains 20 ppm, looked at each minute, whatever is done about it. */
+static void test_drift(void)
+{
+        const uint64_t minute_ns = 60 * NSEC_PER_SEC;
+        const int64_t gain_ns = (int64_t)minute_ns / 1000000000 * 20 * PPM;
+        struct clock_offset start = {12345678, 1000}, after = {-gain_ns, 1000};
+        struct clock_mark mark = clock_mark_after(CLOCK_STEP, &start, 0);
+        struct clock_finding f = clock_find(&mark, &after, 0, minute_ns);
+
+        CU_ASSERT_TRUE(f.drift_known);
+        CU_ASSERT_EQUAL(f.drift_ppb, 20 * PPM);
+        CU_ASSERT_EQUAL(f.drift_bound_ppb, 33); /* 2 us in a minute */
+        CU_ASSERT_EQUAL(f.action, CLOCK_SLEW);
+
+        /* What was left alone is there still, beside what came. */
+        mark = clock_mark_after(CLOCK_LEAVE, &start, 0);
+        after.offset_ns = start.offset_ns - gain_ns;
+        CU_ASSERT_EQUAL(clock_find(&mark, &after, 0, minute_ns).drift_ppb, 20 * PPM);
+
+        /* A slew that is half done: the other half is part of the offset. */
+        mark = clock_mark_after(CLOCK_SLEW, &start, 0);
+        after.offset_ns = start.offset_ns / 2 - gain_ns;
+        CU_ASSERT_EQUAL(clock_find(&mark, &after, start.offset_ns / 2, minute_ns).drift_ppb, 20 * PPM);
+
+        CU_ASSERT_FALSE(clock_find(&mark, &after, 0, NSEC_PER_SEC - 1).drift_known);
+        after.offset_ns = INT64_MIN;
+        CU_ASSERT_FALSE(clock_find(&mark, &after, 0, minute_ns).drift_known); /* a clock that was set is no drift */
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -78,6 +137,8 @@ int main(void)
                 {"the bound holds at both ends", test_bound_holds_at_both_ends},
                 {"a guest at 1980 is no error", test_a_guest_at_1980_is_no_error},
                 {"times that cannot be are refused", test_times_that_cannot_be_are_refused},
+                {"what is done about it", test_what_is_done_about_it},
+                {"drift", test_drift},
                 CU_TEST_INFO_NULL,
         };
 
