@@ -110,7 +110,7 @@ int filesystems_hold(struct agent *agent)
         ours = ends[0];
         theirs = ends[1];
         r = start(agent, theirs);
-        theirs = close_fd(theirs); /* so that its death is heard of */
+        (void)close_fd(steal_fd(&theirs)); /* so that its death is heard of */
         if (r == 0)
                 r = wait_for_answer(ours);
         if (r < 0)
