@@ -185,6 +185,49 @@ static void test_too_large_is_not_packed(void)
         free(chunk.data.data);
 }
 
+static bool entry_survives(const char *path, size_t path_n, size_t extents_n)
+{
+        Wb__FileExtent extent = WB__FILE_EXTENT__INIT, *extents[WB_EXTENTS_MAX + 1];
+        Wb__FileEntry entry = WB__FILE_ENTRY__INIT;
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+
+        for (size_t i = 0; i < extents_n; i++)
+                extents[i] = &extent;
+        entry.path = (ProtobufCBinaryData){.len = path_n, .data = (uint8_t *)(uintptr_t)path};
+        entry.n_extents = extents_n;
+        entry.extents = extents;
+        m.body_case = WB__TO_AGENT__BODY_FILE_ENTRY;
+        m.file_entry = &entry;
+        return survives(&m);
+}
+
+static bool data_survives(size_t n)
+{
+        static uint8_t bytes[WB_CHUNK_MAX_BYTES + 1];
+        Wb__FileData data = WB__FILE_DATA__INIT;
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+
+        data.data = (ProtobufCBinaryData){.len = n, .data = bytes};
+        m.body_case = WB__TO_AGENT__BODY_FILE_DATA;
+        m.file_data = &data;
+        return survives(&m);
+}
+
+static void test_files_have_bounds(void)
+{
+        static char path[4097];
+
+        memset(path, 'p', sizeof(path));
+        CU_ASSERT_TRUE(entry_survives(path, 4096, 0));
+        CU_ASSERT_FALSE(entry_survives(path, 4097, 0));
+        CU_ASSERT_FALSE(entry_survives("a\0b", 3, 0));
+        CU_ASSERT_TRUE(entry_survives("a", 1, WB_EXTENTS_MAX));
+        CU_ASSERT_FALSE(entry_survives("a", 1, WB_EXTENTS_MAX + 1));
+        CU_ASSERT_FALSE(data_survives(0)); /* an endless stream of nothing */
+        CU_ASSERT_TRUE(data_survives(WB_CHUNK_MAX_BYTES));
+        CU_ASSERT_FALSE(data_survives(WB_CHUNK_MAX_BYTES + 1));
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -196,6 +239,7 @@ int main(void)
                 {"an unknown enum value is malformed", test_unknown_enum_is_malformed},
                 {"names are bounded", test_names_are_bounded},
                 {"what is too large is not packed", test_too_large_is_not_packed},
+                {"files have bounds", test_files_have_bounds},
                 CU_TEST_INFO_NULL,
         };
 
