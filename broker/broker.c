@@ -12,10 +12,12 @@
 #include <event2/event.h>
 #include <event2/thread.h>
 
+#include "broker/capacity.h"
 #include "broker/clock_check.h"
 #include "broker/control.h"
 #include "broker/file_set.h"
 #include "broker/ipc.h"
+#include "broker/listener.h"
 #include "broker/monitor_client.h"
 #include "broker/registry.h"
 #include "broker/reload.h"
@@ -24,9 +26,6 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
-
-/* Connections of the shared vsock listener that one round of the loop takes. */
-#define VSOCK_ACCEPTS 64
 
 struct broker {
         struct event_base *base;
@@ -40,8 +39,8 @@ struct broker {
         int vsock_fd;         /* of the egress port; -1: none */
         int vsock_service_fd; /* of the service port */
         int addresses_fd;
-        struct event *vsock_event;
-        struct event *vsock_service_event;
+        struct listener *vsock;
+        struct listener *vsock_service;
         struct event *addresses_event;
         struct event *drained_event;
         bool draining;
@@ -140,34 +139,38 @@ static void on_addresses(evutil_socket_t fd, short events, void *userdata)
 }
 
 /* Guests of kernel vhost-vsock come in here; which VM it is, is the CID that the host's kernel gave it. */
-static void take_vsock(struct broker *b, int fd, uint32_t port)
+static void take_vsock(struct broker *b, int peer, uint32_t port)
 {
-        for (int i = 0; i < VSOCK_ACCEPTS; i++) {
-                int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-                struct vm_entry *e = NULL;
-                uint32_t cid;
+        struct vm_entry *e = NULL;
+        uint32_t cid;
 
-                if (peer < 0)
-                        return;
-                if (transport_peer_cid(peer, &cid) == 0)
-                        e = registry_find_cid(&b->registry, cid);
-                if (e)
-                        (void)worker_vsock_connection(e->worker, e->vm, port, peer);
-                else
-                        close_fd(peer);
-        }
+        if (transport_peer_cid(peer, &cid) == 0)
+                e = registry_find_cid(&b->registry, cid);
+        if (e)
+                (void)worker_vsock_connection(e->worker, e->vm, port, peer);
+        else
+                close_fd(peer);
 }
 
-static void on_vsock(evutil_socket_t fd, short events, void *userdata)
+static void accept_vsock(void *userdata, int fd)
 {
-        (void)events;
         take_vsock(userdata, fd, WB_PORT_EGRESS);
 }
 
-static void on_vsock_service(evutil_socket_t fd, short events, void *userdata)
+static void accept_vsock_service(void *userdata, int fd)
 {
-        (void)events;
         take_vsock(userdata, fd, WB_PORT_SERVICE);
+}
+
+/* *fd, if there is one, is the listener's from here on. */
+static int listen_vsock(struct broker *b, int *fd, void (*accept)(void *userdata, int fd), struct listener **ret)
+{
+        const struct listener_calls calls = {.accept = accept};
+        int r = *fd < 0 ? 0 : listener_new(b->base, *fd, &calls, b, ret);
+
+        if (r == 0)
+                *fd = -1;
+        return r;
 }
 
 /* ---- start and end */
@@ -273,11 +276,8 @@ static int open_loop(struct broker *b, int control_fd)
                 return log_oom();
         if (b->addresses_fd >= 0)
                 b->addresses_event = watch(b->base, b->addresses_fd, on_addresses, b);
-        if (b->vsock_fd >= 0)
-                b->vsock_event = watch(b->base, b->vsock_fd, on_vsock, b);
-        if (b->vsock_service_fd >= 0)
-                b->vsock_service_event = watch(b->base, b->vsock_service_fd, on_vsock_service, b);
-        return 0;
+        r = listen_vsock(b, &b->vsock_fd, accept_vsock, &b->vsock);
+        return r < 0 ? r : listen_vsock(b, &b->vsock_service_fd, accept_vsock_service, &b->vsock_service);
 }
 
 /* Everything up to the first byte of a guest. */
@@ -296,6 +296,7 @@ static int set_up(struct broker *b)
                 return log_errno(r, "cannot load what the monitor gave");
         if (settings_watch_addresses(&b->addresses_fd) < 0)
                 log_warning("changes of the host's addresses cannot be followed");
+        capacity_measure(&b->registry.capacity);
         r = sandbox_enter(b->loaded.setup->config->audit_dir);
         if (r == 0)
                 r = open_audit(b);
@@ -328,10 +329,8 @@ static void tear_down(struct broker *b, const char *why)
         audit_free(b->audit);
         if (b->addresses_event)
                 event_free(b->addresses_event);
-        if (b->vsock_event)
-                event_free(b->vsock_event);
-        if (b->vsock_service_event)
-                event_free(b->vsock_service_event);
+        listener_free(b->vsock);
+        listener_free(b->vsock_service);
         if (b->drained_event)
                 event_free(b->drained_event);
         monitor_client_free(b->monitor);

@@ -11,6 +11,7 @@
 #include <event2/event.h>
 
 #include "broker/control_op.h"
+#include "broker/listener.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
 
@@ -27,8 +28,7 @@ TAILQ_HEAD(request_list, control_request);
 
 struct control {
         struct registry *registry;
-        int listener;
-        struct event *acceptable;
+        struct listener *listener; /* NULL: stopped */
         struct request_list peers;
         size_t peers_n;
 };
@@ -174,14 +174,10 @@ static void add_peer(struct control *c, int fd)
         (void)bufferevent_enable(p->stream, EV_READ | EV_WRITE);
 }
 
-static void on_acceptable(evutil_socket_t fd, short events, void *userdata)
+static void take_peer(void *userdata, int peer)
 {
         struct control *c = userdata;
-        int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-        (void)events;
-        if (peer < 0)
-                return;
         if (c->peers_n >= CONTROL_PEERS_MAX)
                 close_fd(peer);
         else
@@ -190,18 +186,19 @@ static void on_acceptable(evutil_socket_t fd, short events, void *userdata)
 
 int control_new(struct registry *registry, int listener, struct control **ret)
 {
+        const struct listener_calls calls = {.accept = take_peer};
         struct control *c = calloc(1, sizeof(*c));
+        int r = -ENOMEM;
 
-        if (!c) {
-                close_fd(listener);
-                return -ENOMEM;
+        if (c) {
+                *c = (struct control){.registry = registry};
+                TAILQ_INIT(&c->peers);
+                r = listener_new(registry->base, listener, &calls, c, &c->listener);
         }
-        *c = (struct control){.registry = registry, .listener = listener};
-        TAILQ_INIT(&c->peers);
-        c->acceptable = event_new(registry->base, listener, EV_READ | EV_PERSIST, on_acceptable, c);
-        if (!c->acceptable || event_add(c->acceptable, NULL) < 0) {
+        if (r < 0) {
+                close_fd(listener);
                 control_free(c);
-                return -ENOMEM;
+                return r;
         }
         *ret = c;
         return 0;
@@ -209,8 +206,8 @@ int control_new(struct registry *registry, int listener, struct control **ret)
 
 void control_stop(struct control *c)
 {
-        (void)event_del(c->acceptable);
-        c->listener = close_fd(c->listener);
+        listener_free(c->listener);
+        c->listener = NULL;
 }
 
 void control_free(struct control *c)
@@ -219,8 +216,6 @@ void control_free(struct control *c)
                 return;
         while (!TAILQ_EMPTY(&c->peers))
                 free_peer(TAILQ_FIRST(&c->peers));
-        if (c->acceptable)
-                event_free(c->acceptable);
-        close_fd(c->listener);
+        listener_free(c->listener);
         free(c);
 }

@@ -8,15 +8,14 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "broker/vm.h"
 #include "proto/base/cleanup.h"
 
 #define ACCEPTS_MAX 16u /* in one turn of the loop */
 #define BACK_OFF_MS 50u
 
 struct listener {
-        struct vm *vm;
-        void (*accept)(struct vm *vm, int fd);
+        struct listener_calls calls;
+        void *userdata;
         int fd;
         int spare_fd; /* held so that the last descriptor can be freed */
         struct event acceptable;
@@ -64,31 +63,33 @@ static void on_acceptable(evutil_socket_t fd, short what, void *userdata)
                 int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
                 if (client >= 0) {
-                        l->accept(l->vm, client);
+                        l->calls.accept(l->userdata, client);
                         continue;
                 }
                 if (errno == EINTR || errno == ECONNABORTED)
                         continue;
                 if (errno != EAGAIN) {
-                        vm_warn(l->vm, "no descriptor or memory to accept its connections");
+                        if (l->calls.starved)
+                                l->calls.starved(l->userdata);
                         back_off(l);
                 }
                 return;
         }
 }
 
-int listener_new(struct vm *vm, int fd, void (*accept)(struct vm *vm, int fd), struct listener **ret)
+int listener_new(
+        struct event_base *base, int fd, const struct listener_calls *calls, void *userdata, struct listener **ret)
 {
         struct listener *l = calloc(1, sizeof(*l));
 
         if (!l)
                 return -ENOMEM;
-        l->vm = vm;
-        l->accept = accept;
+        l->calls = *calls;
+        l->userdata = userdata;
         l->fd = fd;
         l->spare_fd = open_spare(l);
-        event_assign(&l->acceptable, vm->context->base, fd, EV_READ | EV_PERSIST, on_acceptable, l);
-        event_assign(&l->resume, vm->context->base, -1, 0, on_resume, l);
+        event_assign(&l->acceptable, base, fd, EV_READ | EV_PERSIST, on_acceptable, l);
+        event_assign(&l->resume, base, -1, 0, on_resume, l);
         event_add(&l->acceptable, NULL);
         *ret = l;
         return 0;

@@ -17,14 +17,18 @@ int pipe_pool_get(struct pipe_pool *pool, struct pipe *ret)
                 *ret = pool->idle[--pool->idle_n];
                 return 0;
         }
+        if (pool->most && pool->open_n >= pool->most)
+                return -EMFILE;
         if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
                 return -errno;
         *ret = (struct pipe){.read_fd = fds[0], .write_fd = fds[1]};
+        pool->open_n++;
         return 0;
 }
 
-static void discard(struct pipe *pipe)
+static void discard(struct pipe_pool *pool, struct pipe *pipe)
 {
+        pool->open_n--;
         close_fd(pipe->read_fd);
         close_fd(pipe->write_fd);
         *pipe = no_pipe;
@@ -35,7 +39,7 @@ void pipe_pool_put(struct pipe_pool *pool, struct pipe *pipe)
         if (pipe->read_fd < 0)
                 return;
         if (pipe->bytes || pool->idle_n == PIPE_POOL_KEEP) {
-                discard(pipe);
+                discard(pool, pipe);
                 return;
         }
         pool->idle[pool->idle_n++] = *pipe;
@@ -45,5 +49,5 @@ void pipe_pool_put(struct pipe_pool *pool, struct pipe *pipe)
 void pipe_pool_done(struct pipe_pool *pool)
 {
         while (pool->idle_n)
-                discard(&pool->idle[--pool->idle_n]);
+                discard(pool, &pool->idle[--pool->idle_n]);
 }

@@ -19,9 +19,11 @@ struct pipe {
 struct pipe_pool {
         struct pipe idle[PIPE_POOL_KEEP];
         size_t idle_n;
+        size_t open_n; /* idle or borrowed */
+        size_t most;   /* 0: as many as there are descriptors */
 };
 
-/* 0, or a negative errno (-EMFILE, -ENFILE). *ret is the caller's until pipe_pool_put(). */
+/* 0, or a negative errno (-EMFILE, also where `most` are open; -ENFILE). *ret is the caller's until pipe_pool_put(). */
 int pipe_pool_get(struct pipe_pool *pool, struct pipe *ret);
 
 /* One with bytes left in it is closed. Leaves *pipe without descriptors; takes such a one, too. */

@@ -158,6 +158,18 @@ static void warn_of_inspection(const struct vm_entry *e)
         }
 }
 
+/* Before a VM comes, so that it finds its share free, and after one has gone. */
+static void divide_capacity(struct registry *r, size_t vms_n)
+{
+        struct capacity_share share;
+
+        if (!vms_n || !r->workers_n)
+                return;
+        capacity_divide(&r->capacity, vms_n, r->workers_n, &share);
+        for (size_t i = 0; i < r->workers_n; i++)
+                (void)worker_set_share(r->workers[i], &share);
+}
+
 /* Where VMs are fewest. */
 static struct worker *choose_worker(const struct registry *r)
 {
@@ -196,6 +208,7 @@ static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
                 config.listeners_n = 1;
                 config.service_listener = &service;
         }
+        divide_capacity(e->registry, e->registry->vms_n + 1);
         e->worker = choose_worker(e->registry);
         r = worker_vm_add(e->worker, &config, &e->vm);
         if (r < 0) {
@@ -364,6 +377,7 @@ void registry_remove(struct registry *registry, struct vm_entry *e, const char *
         TAILQ_REMOVE(&registry->vms, e, link);
         registry->vms_n--;
         (void)worker_vm_remove(e->worker, e->vm);
+        divide_capacity(registry, registry->vms_n);
         if (t.kind != TRANSPORT_VSOCK)
                 (void)monitor_ask_unlisten(registry->monitor, &t);
         (void)registry_record(e, AUDIT_VM_RM, REASON_MAX_, why);

@@ -13,6 +13,7 @@
 #include <event2/event.h>
 
 #include "broker/audit.h"
+#include "broker/capacity.h"
 #include "broker/config.h"
 #include "broker/evidence.h"
 #include "broker/monitor_client.h"
@@ -62,6 +63,7 @@ struct registry {
         size_t workers_n;
         struct vm_list vms;
         size_t vms_n;
+        struct capacity capacity;       /* to be divided among them */
         const struct wall_rules *rules; /* the configuration's that is in force */
         bool vsock_listens;
         bool warned[BACKEND_MAX_]; /* that its tier is unknown or believed without evidence, once per backend */

@@ -17,25 +17,44 @@
 
 #define WARN_EVERY_NS (10 * NSEC_PER_SEC)
 
+static void accept_egress(void *userdata, int fd)
+{
+        vm_accept(userdata, fd);
+}
+
+static void accept_service(void *userdata, int fd)
+{
+        vm_accept_service(userdata, fd);
+}
+
+static void on_starved(void *userdata)
+{
+        vm_warn(userdata, "no descriptor or memory to accept its connections");
+}
+
+static int listen_at(struct vm *vm, int *fd, void (*accept)(void *userdata, int fd), struct listener **ret)
+{
+        const struct listener_calls calls = {.accept = accept, .starved = on_starved};
+        int r = listener_new(vm->context->base, *fd, &calls, vm, ret);
+
+        if (r == 0)
+                *fd = -1;
+        return r;
+}
+
 static int open_listeners(struct vm *vm, const struct vm_config *config)
 {
         vm->listeners = calloc(config->listeners_n ? config->listeners_n : 1, sizeof(struct listener *));
         if (!vm->listeners)
                 return -ENOMEM;
         for (size_t i = 0; i < config->listeners_n; i++) {
-                int r = listener_new(vm, config->listeners[i], vm_accept, &vm->listeners[i]);
+                int r = listen_at(vm, &config->listeners[i], accept_egress, &vm->listeners[i]);
                 if (r < 0)
                         return r;
-                config->listeners[i] = -1;
                 vm->listeners_n++;
         }
-        if (config->service_listener) {
-                int r = listener_new(vm, *config->service_listener, vm_accept_service, &vm->service_listener);
-                if (r < 0)
-                        return r;
-                *config->service_listener = -1;
-        }
-        return 0;
+        return config->service_listener ? listen_at(vm, config->service_listener, accept_service, &vm->service_listener)
+                                        : 0;
 }
 
 static void close_listeners(struct vm *vm)
@@ -69,7 +88,7 @@ static int vm_build(struct worker_context *context, const struct vm_config *conf
         LIST_INIT(&vm->sessions);
         LIST_INIT(&vm->services);
         vm->context = context;
-        vm->budget.most_bytes = VM_BYTES_MAX;
+        vm->budget.most_bytes = context->share.bytes;
         vm->ready = config->ready;
         vm->policy = policy_ref(config->policy);
         vm->name = strdup(config->name);
@@ -188,6 +207,20 @@ void vm_drain(struct vm *vm)
         for_each_session(vm, session_drain);
 }
 
+void vm_take_share(struct vm *vm)
+{
+        const struct capacity_share *share = &vm->context->share;
+        struct session *next;
+
+        vm->budget.most_bytes = share->bytes;
+        if (vm->sessions_n > share->sessions)
+                vm_warn(vm, "has more connections than are left for one VM; the latest are cut");
+        for (struct session *s = LIST_FIRST(&vm->sessions); s && vm->sessions_n > share->sessions; s = next) {
+                next = session_next(s);
+                session_cut(s, REASON_CONNECTION_LIMIT);
+        }
+}
+
 void vm_warn(struct vm *vm, const char *text)
 {
         uint64_t now_ns = clock_monotonic_ns();
@@ -223,7 +256,7 @@ static void turn_away(struct vm *vm, int fd)
 
 void vm_accept(struct vm *vm, int fd)
 {
-        if (vm->sessions_n >= VM_SESSIONS_MAX) {
+        if (vm->sessions_n >= vm->context->share.sessions) {
                 turn_away(vm, fd);
                 return;
         }

@@ -13,6 +13,7 @@
 #include <sys/queue.h>
 
 #include "broker/buffer.h"
+#include "broker/capacity.h"
 #include "broker/limits.h"
 #include "broker/mailbox.h"
 #include "broker/name_budget.h"
@@ -20,10 +21,6 @@
 #include "broker/policy.h"
 #include "broker/resolver.h"
 #include "broker/worker.h"
-
-/* Bounds of one VM, whatever its policy. Firecracker carries 1023 connections. */
-#define VM_SESSIONS_MAX 1024u
-#define VM_BYTES_MAX    (64u * 1024u * 1024u)
 
 /* What the sessions of one worker share. */
 struct worker_context {
@@ -33,7 +30,8 @@ struct worker_context {
         struct resolver *resolver;
         struct mailbox *mailbox;
         struct pipe_pool pipes;
-        uint64_t audits_pending; /* records whose writing a session, perhaps ended by now, waits for */
+        struct capacity_share share; /* of each VM */
+        uint64_t audits_pending;     /* records whose writing a session, perhaps ended by now, waits for */
         bool draining;
 };
 
@@ -85,6 +83,9 @@ void vm_judge_again(struct vm *vm);
 
 /* Stops accepting and ends what is idle. */
 void vm_drain(struct vm *vm);
+
+/* The context's share is another: a VM that has more than that now loses what it opened last. */
+void vm_take_share(struct vm *vm);
 
 /* A line in the log of what a guest does wrong, now and then. */
 void vm_warn(struct vm *vm, const char *text);

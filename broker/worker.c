@@ -47,6 +47,7 @@ struct call {
                 struct policy *policy;
                 struct worker_settings *settings;
                 struct vm_stats *ret_stats;
+                const struct capacity_share *share;
                 struct {
                         int fd;
                         uint32_t port;
@@ -216,6 +217,7 @@ int worker_new(struct audit *audit, struct worker_settings *settings, struct wor
         }
         LIST_INIT(&w->vms);
         w->context.audit = audit;
+        w->context.share = (struct capacity_share){.sessions = CAPACITY_SESSIONS_MAX, .bytes = CAPACITY_BYTES_MAX};
         w->context.settings = worker_settings_ref(settings);
         w->context.base = new_base();
         if (!w->context.base)
@@ -310,6 +312,24 @@ static int run_set_settings(struct worker *w, struct call *c)
 int worker_set_settings(struct worker *w, struct worker_settings *settings)
 {
         struct call c = {.run = run_set_settings, .settings = settings};
+
+        return call(w, &c);
+}
+
+static int run_set_share(struct worker *w, struct call *c)
+{
+        struct vm *vm;
+
+        w->context.share = *c->share;
+        w->context.pipes.most = c->share->relay_pipes;
+        LIST_FOREACH (vm, &w->vms, in_worker)
+                vm_take_share(vm);
+        return 0;
+}
+
+int worker_set_share(struct worker *w, const struct capacity_share *share)
+{
+        struct call c = {.run = run_set_share, .share = share};
 
         return call(w, &c);
 }

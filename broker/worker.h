@@ -68,6 +68,10 @@ struct vm_config {
 };
 
 struct vm;
+struct capacity_share;
+
+/* Each VM's share from now on. */
+int worker_set_share(struct worker *w, const struct capacity_share *share);
 
 /* Each waits until the worker has done it. 0, -EEXIST, -ENOENT, or another negative errno. */
 int worker_vm_add(struct worker *w, const struct vm_config *config, struct vm **ret);

@@ -86,10 +86,10 @@ class Case(unittest.TestCase):
         c.update(more)
         self.write("c.yaml", json.dumps(c))
 
-    def start(self, *arguments):
+    def start(self, *arguments, prefix=()):
         self.log = open(self.dir + "/log", "ab")
         mark = len(self.log_text())
-        self.process = subprocess.Popen([BIN + "/wbbroker", "--config", self.dir + "/c.yaml"] + list(arguments), stderr=self.log,
+        self.process = subprocess.Popen([*prefix, BIN + "/wbbroker", "--config", self.dir + "/c.yaml", *arguments], stderr=self.log,
                                         stdin=subprocess.DEVNULL)
         until(lambda: "wbbroker: ready" in self.log_text()[mark:] or self.process.poll() is not None)
         self.assertIsNone(self.process.poll(), self.log_text())

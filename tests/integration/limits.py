@@ -81,7 +81,7 @@ class Limits(World):
                 return
             meter.take(who, len(data))
 
-    def begin_with(self, policies):
+    def begin_with(self, policies, prefix=()):
         """A VM for each policy."""
         services = [{"name": "flood.example.org", "ports": [7], "connect": self.serve("flood", self.flood)},
                     {"name": "sink.example.org", "ports": [7], "connect": self.serve("sink", self.sink)},
@@ -94,7 +94,7 @@ class Limits(World):
             self.write(name + ".yaml", "isolation: trusted\nnetwork: allowlist_domain\n" + policy)
             vms.append(self.vm(name, name + ".yaml"))
         self.config(vms, workers=1, services=services, audit={"dir": self.audit_dir, "sync": "batch", "required": True})
-        self.start()
+        self.start(prefix=prefix)
 
     def down(self, vm, meter, who, target="flood.example.org:7", chunk=65536):
         status, s = self.tunnel(vm, target)
@@ -293,6 +293,31 @@ class Limits(World):
         took = sorted(self.fetch("b") for _ in range(50))
         self.assertLess(took[25], 0.2)
         self.assertLess(took[-1], 1)
+
+    def test_each_vm_has_its_share_of_the_descriptors(self):
+        policy = 'egress_rules: [{pattern: "*.example.org", ports: [7, 80], protocol: tcp}]\n'
+        self.begin_with({"a": policy, "b": policy}, prefix=["prlimit", "--nofile=400:400"])
+        greedy = [self.dial("a") for _ in range(300)]
+        time.sleep(0.5)
+        others = [self.tunnel("b") for _ in range(40)]
+        self.assertEqual([status for status, _ in others], [[b"200"]] * 40)
+        self.assertLess(self.fds_n(), 400)
+        for _, s in others:
+            s.sendall(b"x" * 100000 + b"end")
+            got = b""
+            while not got.endswith(b"end"):
+                got += s.recv(65536)
+        refused = 0
+        for s in greedy:
+            s.setblocking(False)
+            try:
+                refused += b'details="connection_limit"' in s.recv(4096)
+            except BlockingIOError:
+                pass
+            s.close()
+        self.assertGreater(refused, 200)
+        for _, s in others:
+            s.close()
 
 
 if __name__ == "__main__":

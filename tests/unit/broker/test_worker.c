@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "broker/capacity.h"
 #include "broker/policy_load.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -384,6 +385,44 @@ static void test_upgraded_request_is_judged_again(void)
         world_close(&w);
 }
 
+static unsigned still_open(const int *fds, unsigned n)
+{
+        unsigned count = 0;
+
+        for (unsigned i = 0; i < n; i++) {
+                char byte;
+                count += recv(fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN;
+        }
+        return count;
+}
+
+/* A smaller share takes the latest connections, and its number holds for new ones. */
+static void test_share(void)
+{
+        struct capacity_share share = {.sessions = 5, .bytes = 1 << 20, .relay_pipes = 1};
+        struct world w;
+        int clients[8], servers[8];
+
+        world_open(&w, open_policy, true);
+        for (unsigned i = 0; i < 8; i++)
+                clients[i] = tunnel(&w, 7, &servers[i]);
+        CU_ASSERT_EQUAL(worker_set_share(w.worker, &share), 0);
+        CU_ASSERT_EQUAL(still_open(clients, 8), 5);
+        CU_ASSERT_EQUAL(still_open(clients, 5), 5);
+        CU_ASSERT(logged_soon(&w, "\"connection_limit\"", 3));
+        CU_ASSERT_PTR_NOT_NULL(strstr(refusal(&w, 7), "details=\"connection_limit\""));
+        for (unsigned i = 0; i < 5; i++) { /* with a pipe for one of ten directions */
+                say(clients[i], "up");
+                CU_ASSERT_STRING_EQUAL(hear(servers[i], "up"), "up");
+        }
+        for (unsigned i = 0; i < 8; i++) {
+                close(clients[i]);
+                close(servers[i]);
+        }
+        CU_ASSERT(sessions_end(&w));
+        world_close(&w);
+}
+
 static void test_connections_are_counted(void)
 {
         struct world w;
@@ -717,6 +756,7 @@ int main(void)
                 {"revoked", test_revoke},
                 {"the policy is replaced", test_policy_is_replaced},
                 {"an upgraded request is judged again", test_upgraded_request_is_judged_again},
+                {"a VM's share", test_share},
                 {"connections are counted", test_connections_are_counted},
                 {"requests a second", test_requests_per_s},
                 {"a quota", test_quota},
