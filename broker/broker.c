@@ -303,7 +303,7 @@ static int set_up(struct broker *b)
         if (r < 0)
                 return r;
         record(b, AUDIT_START, WB_VERSION);
-        r = settings_make(b->loaded.setup, &b->loaded.settings);
+        r = settings_make(b->loaded.setup, NULL, &b->loaded.settings);
         if (r < 0)
                 return log_errno(r, "cannot ask for the host's addresses");
         b->base = event_base_new();

@@ -11,6 +11,8 @@
 #include "broker/policy_load.h"
 #include "proto/base/clock.h"
 
+#define FOR_MAX_MS (INT64_C(10) * 366 * 24 * 60 * 60 * 1000)
+
 json_t *answer_ok(void)
 {
         return json_pack("{s:b}", "ok", 1);
@@ -103,6 +105,10 @@ static void show(struct registry *r, struct vm_entry *e, const json_t *body, str
         (void)json_object_set_new(vm, "isolation", json_string(e->wall.message));
         (void)json_object_set_new(vm, "checked", json_string(timestamp));
         (void)json_object_set_new(vm, "layers", describe_layers(e));
+        if (e->expires_ns) {
+                clock_format(e->expires_ns, timestamp);
+                (void)json_object_set_new(vm, "expires", json_string(timestamp));
+        }
         if (e->evidence.exists)
                 (void)json_object_set_new(vm, "evidence", describe_evidence(&e->evidence));
         control_answer(request, json_pack("{s:b, s:o}", "ok", 1, "vm", vm));
@@ -184,13 +190,13 @@ static const char *take_vm(json_t *body, struct config_vm *ret)
 {
         const char *name = NULL, *backend = NULL, *transport = NULL, *path = NULL, *policy = NULL, *policy_file = NULL,
                    *op = NULL;
-        json_int_t cid = 0, pid = 0;
+        json_int_t cid = 0, pid = 0, for_ms = 0; /* the last: take_for_ms() */
         int agent = 1;
 
-        if (json_unpack(body, "{s:s, s:s, s:s, s:s, s?s, s?I, s?I, s?b, s:s, s?s!}", "op", &op, "name", &name,
+        if (json_unpack(body, "{s:s, s:s, s:s, s:s, s?s, s?I, s?I, s?b, s:s, s?s, s?I!}", "op", &op, "name", &name,
                     "backend", &backend, "transport", &transport, "path", &path, "cid", &cid, "pid", &pid, "agent",
-                    &agent, "policy", &policy, "policy_file", &policy_file) < 0)
-                return "vm_add wants name, backend, transport, policy and may have path, cid, pid, agent, policy_file";
+                    &agent, "policy", &policy, "policy_file", &policy_file, "for_ms", &for_ms) < 0)
+                return "vm_add wants name, backend, transport, policy and may have path, cid, pid, agent, policy_file, for_ms";
         *ret = (struct config_vm){.name = (char *)(uintptr_t)name, .path = (char *)(uintptr_t)path, .agent = agent};
         ret->backend = find_word(&config_backend_words, backend);
         ret->transport = find_word(&config_transport_words, transport);
@@ -202,6 +208,18 @@ static const char *take_vm(json_t *body, struct config_vm *ret)
                 return "cid or pid is out of range";
         ret->pid = (uint64_t)pid;
         ret->cid = (uint64_t)cid;
+        return NULL;
+}
+
+/* How long the policy is to hold; absent, 0: for good. NULL, or what is wrong. */
+static const char *take_for_ms(const json_t *body, uint64_t *ret)
+{
+        const json_t *value = json_object_get(body, "for_ms");
+        json_int_t ms = json_integer_value(value);
+
+        if (value && (!json_is_integer(value) || ms < 1 || ms > FOR_MAX_MS))
+                return "for_ms is a number of milliseconds, at most ten years";
+        *ret = (uint64_t)ms;
         return NULL;
 }
 
@@ -227,9 +245,12 @@ static void add(struct registry *r, struct vm_entry *none, const json_t *body, s
         const char *fault = take_vm((json_t *)(uintptr_t)body, &vm);
         struct policy *policy;
         json_t *answer = NULL;
+        uint64_t for_ms = 0;
         int error;
 
         (void)none;
+        if (!fault)
+                fault = take_for_ms(body, &for_ms);
         if (refuse_backend(r, body, request))
                 return;
         if (fault) {
@@ -243,6 +264,8 @@ static void add(struct registry *r, struct vm_entry *none, const json_t *body, s
         }
         error = registry_add(r, &vm, policy, false, &refusal);
         policy_unref(policy);
+        if (error == 0)
+                registry_set_expiry(registry_find(r, vm.name), for_ms);
         control_answer(request, error < 0 ? answer_refusal(error, &refusal) : answer_ok());
 }
 
@@ -250,15 +273,21 @@ static void replace_policy(struct registry *r, struct vm_entry *e, const json_t 
 {
         struct refusal refusal = {0};
         json_t *answer = NULL;
-        struct policy *policy = load_policy(body, &answer);
+        uint64_t for_ms = 0;
+        const char *fault = take_for_ms(body, &for_ms);
+        struct policy *policy = fault ? NULL : load_policy(body, &answer);
         int error;
 
+        if (fault)
+                answer = answer_invalid(fault);
         if (!policy) {
                 control_answer(request, answer);
                 return;
         }
         error = registry_set_policy(r, e, policy, &refusal);
         policy_unref(policy);
+        if (error == 0)
+                registry_set_expiry(e, for_ms);
         control_answer(request, error < 0 ? answer_refusal(error, &refusal) : answer_ok());
 }
 

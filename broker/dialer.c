@@ -12,10 +12,10 @@
 #include <sys/un.h>
 
 #include "proto/base/cleanup.h"
-#include "proto/base/log.h"
 #include "proto/wire/hostname.h"
 
-#define ATTEMPTS_MAX 8u /* under way at the same time */
+#define ATTEMPTS_MAX   8u  /* under way at the same time */
+#define PRESS_AGAIN_MS 20u /* what is full now may take another a moment later */
 
 struct attempt {
         struct dialer *dialer;
@@ -74,8 +74,6 @@ static void note_failure(struct dialer *d, int error)
                 reason = REASON_UPSTREAM_REFUSED;
         else if (error == ETIMEDOUT)
                 reason = REASON_UPSTREAM_TIMEOUT;
-        else if (error == EMFILE || error == ENFILE || error == ENOBUFS)
-                log_write_errno(LOG_LEVEL_WARNING, -error, "cannot dial");
         if (d->reason == REASON_ALLOWED || reason == REASON_UPSTREAM_REFUSED ||
                 (reason == REASON_UPSTREAM_TIMEOUT && d->reason == REASON_UPSTREAM_UNREACHABLE))
                 d->reason = reason;
@@ -154,28 +152,36 @@ static int open_socket(struct dialer *d, size_t index, struct sockaddr_storage *
         return fd < 0 ? -errno : fd;
 }
 
-/* The attempt is under way, or its failure is noted. */
-static void try_one(struct dialer *d, struct attempt *a)
+/* No descriptor is free, or (EAGAIN) a unix socket's backlog is full: no failure yet, the deadline is. */
+static bool is_press(int error)
+{
+        return error == EAGAIN || error == EMFILE || error == ENFILE || error == ENOBUFS;
+}
+
+/* The attempt is under way, or its failure is noted. False: there is a press, and it has not been tried. */
+static bool try_one(struct dialer *d, struct attempt *a)
 {
         struct sockaddr_storage to;
         socklen_t to_n;
 
-        a->index = d->tried++;
+        a->index = d->tried;
 
-        int fd = open_socket(d, a->index, &to, &to_n);
-        if (fd < 0) {
-                note_failure(d, -fd);
-                return;
+        _cleanup_close_ int fd = open_socket(d, a->index, &to, &to_n);
+        int error = fd < 0 ? -fd : 0;
+        if (!error && connect(fd, (struct sockaddr *)&to, to_n) < 0 && errno != EINPROGRESS)
+                error = errno;
+        if (is_press(error))
+                return false;
+        d->tried++;
+        if (error) {
+                note_failure(d, error);
+                return true;
         }
-        if (connect(fd, (struct sockaddr *)&to, to_n) < 0 && errno != EINPROGRESS) {
-                note_failure(d, errno == EAGAIN ? ECONNREFUSED : errno); /* EAGAIN: a unix socket's full backlog */
-                close_fd(fd);
-                return;
-        }
-        a->fd = fd;
+        a->fd = steal_fd(&fd);
         d->under_way++;
-        event_assign(&a->writable, d->base, fd, EV_WRITE, on_writable, a);
+        event_assign(&a->writable, d->base, a->fd, EV_WRITE, on_writable, a);
         event_add(&a->writable, NULL);
+        return true;
 }
 
 static struct attempt *free_attempt(struct dialer *d)
@@ -189,7 +195,8 @@ static struct attempt *free_attempt(struct dialer *d)
 static void on_next(evutil_socket_t fd, short what, void *userdata)
 {
         struct dialer *d = userdata;
-        const struct timeval stagger = {.tv_usec = DIALER_STAGGER_MS * 1000};
+        const struct timeval stagger = {.tv_usec = DIALER_STAGGER_MS * 1000},
+                             again = {.tv_usec = PRESS_AGAIN_MS * 1000};
         size_t under_way_before = d->under_way;
 
         (void)fd;
@@ -199,7 +206,10 @@ static void on_next(evutil_socket_t fd, short what, void *userdata)
 
                 if (!a)
                         return; /* the next failure or the deadline goes on */
-                try_one(d, a);
+                if (!try_one(d, a)) {
+                        event_add(&d->next, &again);
+                        return;
+                }
         }
         if (!d->under_way)
                 fail(d, d->reason);

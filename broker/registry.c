@@ -9,6 +9,7 @@
 
 #include "broker/proof.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 
 static const char *const state_names[] = {
@@ -84,6 +85,7 @@ static struct transport transport_of(const struct config_vm *vm)
 
 static void free_entry(struct vm_entry *e)
 {
+        event_del(&e->expiry);
         proof_done(e);
         policy_unref(e->policy);
         free(e->config.name);
@@ -91,6 +93,26 @@ static void free_entry(struct vm_entry *e)
         free(e);
 }
 DEFINE_CLEANUP(struct vm_entry *, free_entry);
+
+static void on_expired(evutil_socket_t fd, short events, void *userdata)
+{
+        struct vm_entry *e = userdata;
+
+        (void)fd;
+        (void)events;
+        if (e->state != VM_REVOKED)
+                registry_cut(e, REASON_REVOKED, "policy expired");
+}
+
+void registry_set_expiry(struct vm_entry *e, uint64_t for_ms)
+{
+        const struct timeval tv = {.tv_sec = (time_t)(for_ms / 1000), .tv_usec = (suseconds_t)(for_ms % 1000 * 1000)};
+
+        event_del(&e->expiry);
+        e->expires_ns = for_ms ? clock_realtime_ns() + for_ms * NSEC_PER_MSEC : 0;
+        if (for_ms && event_add(&e->expiry, &tv) < 0)
+                on_expired(-1, 0, e); /* rather now than never */
+}
 
 static struct vm_entry *new_entry(
         struct registry *r, const struct config_vm *config, struct policy *policy, bool from_file)
@@ -100,6 +122,7 @@ static struct vm_entry *new_entry(
         if (!e)
                 return NULL;
         *e = (struct vm_entry){.registry = r, .config = *config, .from_file = from_file, .pidfd = -1};
+        event_assign(&e->expiry, r->base, -1, 0, on_expired, e);
         e->policy = policy_ref(policy);
         e->config.policy = (struct config_text){0};
         e->config.name = strdup(config->name);
@@ -313,6 +336,7 @@ int registry_set_policy(
         policy_unref(e->policy);
         e->policy = policy;
         e->wall = wall;
+        registry_set_expiry(e, 0);
         (void)registry_record(e, AUDIT_POLICY_LOAD, REASON_ALLOWED, NULL);
         log_info("VM '%s': policy replaced", e->config.name);
         warn_of_inspection(e);

@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 #include <event2/event.h>
+#include <event2/event_struct.h>
 
 #include "broker/audit.h"
 #include "broker/capacity.h"
@@ -46,6 +47,8 @@ struct vm_entry {
         int pidfd;                /* -1: none */
         struct event *pid_event;
         struct event *recheck_event;
+        struct event expiry;
+        uint64_t expires_ns; /* when the policy does, CLOCK_REALTIME; 0: never */
         enum vm_state state; /* changed by registry_set_state() alone */
         uint64_t generation; /* of its last activation, 0 before the first */
         struct worker *worker;
@@ -86,6 +89,12 @@ int registry_add(struct registry *r, const struct config_vm *config, struct poli
         struct refusal *ret_refusal);
 int registry_set_policy(struct registry *r, struct vm_entry *e, struct policy *policy, struct refusal *ret_refusal);
 int registry_revoke(struct registry *r, struct vm_entry *e, struct refusal *ret_refusal);
+
+/*
+ * The policy that is in force holds for so long, then the VM is revoked; 0: for good, as every policy does at first.
+ * The next policy begins anew.
+ */
+void registry_set_expiry(struct vm_entry *e, uint64_t for_ms);
 
 /* The same where its wall has fallen: reason says so in the audit. The entry stays, revoked. */
 void registry_cut(struct vm_entry *e, enum reason reason, const char *detail);

@@ -88,7 +88,7 @@ static int set_settings(struct loaded *l, struct registry *r, struct worker_sett
 int reload_settings(struct loaded *l, struct registry *r)
 {
         struct worker_settings *settings;
-        int error = settings_make(l->setup, &settings);
+        int error = settings_make(l->setup, NULL, &settings);
 
         return error < 0 ? error : set_settings(l, r, settings);
 }
@@ -105,7 +105,7 @@ static void set_policy(struct registry *r, struct vm_entry *e, struct policy *po
         }
 }
 
-/* What the file does not name any more goes, and what it names otherwise, first: tighten before loosening. */
+/* What the file does not name any more goes, and what it names otherwise. */
 static void update_vms(struct loaded *l, struct registry *r)
 {
         const struct config *c = l->setup->config;
@@ -125,11 +125,10 @@ static void update_vms(struct loaded *l, struct registry *r)
                 else
                         set_policy(r, e, l->setup->policies[i]);
         }
-        reload_add_vms(l, r);
 }
 
-static int load_next(
-        const struct registry *r, int memfd, struct setup **ret_setup, struct worker_settings **ret_settings)
+static int load_next(const struct registry *r, const struct setup *before, int memfd, struct setup **ret_setup,
+        struct worker_settings **ret_settings)
 {
         struct yaml_error error = {0};
         struct file_set *files = NULL;
@@ -145,7 +144,7 @@ static int load_next(
         if (e == 0)
                 e = check_clashes(r, setup->config);
         if (e == 0)
-                e = settings_make(setup, ret_settings);
+                e = settings_make(setup, before, ret_settings);
         file_set_free(files);
         yaml_error_done(&error);
         if (e < 0)
@@ -155,11 +154,15 @@ static int load_next(
         return e;
 }
 
+/*
+ * Tighten before loosening: while the VMs get their policies the floor is the old and the new one together, since what
+ * one of them denies the policies of its time need not. VMs that are new come last.
+ */
 int reload_apply(struct loaded *l, struct registry *r, int memfd)
 {
         struct worker_settings *settings = NULL;
         struct setup *setup = NULL;
-        int error = load_next(r, memfd, &setup, &settings);
+        int error = load_next(r, l->setup, memfd, &setup, &settings);
 
         if (error < 0)
                 return error;
@@ -175,6 +178,9 @@ int reload_apply(struct loaded *l, struct registry *r, int memfd)
                                             .required = setup->config->audit_required});
         r->rules = &setup->config->wall;
         update_vms(l, r);
+        if (reload_settings(l, r) < 0)
+                log_error("what the floor no longer has stays in it until the next reload");
+        reload_add_vms(l, r);
         proof_all_again(r);
         return 0;
 }

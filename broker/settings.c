@@ -52,8 +52,7 @@ static int add_interfaces(struct floor *floor)
         return r;
 }
 
-/* What the operator adds, and each address of an interface. */
-static int fill_floor(struct floor *floor, const struct config *c)
+static int add_of_operator(struct floor *floor, const struct config *c)
 {
         int r = 0;
 
@@ -66,7 +65,7 @@ static int fill_floor(struct floor *floor, const struct config *c)
                             ? floor_add_name(floor, &name)
                             : -EINVAL;
         }
-        return r == 0 ? add_interfaces(floor) : r;
+        return r;
 }
 
 static int fill_services(struct worker_settings *to, const struct config *c)
@@ -89,7 +88,7 @@ static int fill_services(struct worker_settings *to, const struct config *c)
         return 0;
 }
 
-int settings_make(const struct setup *setup, struct worker_settings **ret)
+int settings_make(const struct setup *setup, const struct setup *before, struct worker_settings **ret)
 {
         const struct config *c = setup->config;
         struct worker_settings *s = calloc(1, sizeof(*s));
@@ -109,7 +108,11 @@ int settings_make(const struct setup *setup, struct worker_settings **ret)
                 .audit_required = c->audit_required,
                 .own_pid = getppid(), /* the monitor */
         };
-        r = fill_floor(&s->floor, c);
+        r = add_of_operator(&s->floor, c);
+        if (r == 0 && before)
+                r = add_of_operator(&s->floor, before->config);
+        if (r == 0)
+                r = add_interfaces(&s->floor);
         if (r == 0)
                 r = fill_services(s, c);
         s->dns_servers = copy_array(setup->resolvers, setup->resolvers_n, sizeof(*setup->resolvers));

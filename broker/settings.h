@@ -6,8 +6,11 @@
 #include "broker/file_set.h"
 #include "broker/worker.h"
 
-/* Asks the kernel for the host's addresses. 0 with a reference in *ret, or a negative errno. */
-int settings_make(const struct setup *setup, struct worker_settings **ret);
+/*
+ * Asks the kernel for the host's addresses. What the operator adds to the floor is before's and setup's together, for
+ * the time between two configurations; before may be NULL. 0 with a reference in *ret, or a negative errno.
+ */
+int settings_make(const struct setup *setup, const struct setup *before, struct worker_settings **ret);
 
 /* A netlink socket, non-blocking, that is readable when the host's addresses have changed. */
 int settings_watch_addresses(int *ret_fd);

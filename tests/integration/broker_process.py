@@ -482,6 +482,73 @@ class Control(Case):
             self.connect("b")
         self.stop()
 
+    def open_many(self, vm, n):
+        tunnels = [self.connect(vm, "origin.example.org:80") for _ in range(n)]
+        self.assertEqual([status for status, _, _ in tunnels], [200] * n)
+        return [s for _, _, s in tunnels]
+
+    def assert_cut_soon(self, sockets, began):
+        """All are at their end 100 ms after it was asked for."""
+        for s in sockets:
+            self.assertEqual(s.recv(10), b"")
+            s.close()
+        self.assertLess(time.monotonic() - began, 0.1)
+
+    def test_live_connections_are_cut_within_100_ms(self):
+        self.config([self.vm("a", policy="service.yaml"), self.vm("b", policy="service.yaml")], **self.origin())
+        self.start()
+        many, others = self.open_many("a", 200), self.open_many("b", 20)
+        began = time.monotonic()
+        self.assertTrue(self.control(op="vm_policy", name="a", policy=NONE)["ok"])
+        self.assert_cut_soon(many, began)
+        until(lambda: len([r for r in self.records() if r["event"] == "egress_deny" and r["vm"] == "a"]) == 200)
+        denied = [r for r in self.records() if r["event"] == "egress_deny"]
+        self.assertEqual({(r["vm"], r["reason"], r["detail"]) for r in denied}, {("a", "network_none", "a live connection was cut")})
+        began = time.monotonic()
+        self.assertTrue(self.control(op="vm_revoke", name="b")["ok"])
+        self.assert_cut_soon(others, began)
+        self.write("service.yaml", NONE)
+        self.stop()
+        self.assert_gapless()
+
+    def test_a_reload_cuts_within_100_ms(self):
+        self.config([self.vm("a", policy="service.yaml")], **self.origin())
+        self.start()
+        many = self.open_many("a", 50)
+        self.write("service.yaml", NONE)
+        self.process.send_signal(signal.SIGHUP)
+        self.assert_cut_soon(many, time.monotonic())
+        until(lambda: "reloaded" in self.log_text())
+        self.stop()
+
+    def test_a_policy_that_expires_revokes(self):
+        self.config([self.vm("a", policy="service.yaml"), self.vm("b", policy="service.yaml")], **self.origin())
+        self.start()
+        with open(self.dir + "/service.yaml") as f:
+            policy = f.read()
+        tunnels = self.open_many("a", 3) + self.open_many("b", 1)
+        for bad in [0, -1, "1h", 2 ** 62]:
+            self.assertFalse(self.control(op="vm_policy", name="a", policy=policy, for_ms=bad)["ok"])
+        began = time.monotonic()
+        self.assertTrue(self.control(op="vm_policy", name="a", policy=policy, for_ms=700)["ok"])
+        self.assertTrue(self.control(op="vm_policy", name="b", policy=policy, for_ms=300)["ok"])
+        self.assertTrue(self.control(op="vm_policy", name="b", policy=policy)["ok"])    # for good
+        self.assertRegex(self.control(op="vm_show", name="a")["vm"]["expires"], r"^20\d\d-")
+        self.assertNotIn("expires", self.control(op="vm_show", name="b")["vm"])
+        for s in tunnels[:3]:
+            self.assertEqual(s.recv(10), b"")
+        self.assertLess(abs(time.monotonic() - began - 0.75), 0.1)
+        tunnels[3].sendall(b"x")
+        self.assertEqual(tunnels[3].recv(10), b"x")
+        self.assertEqual(self.control(op="vm_show", name="a")["vm"]["state"], "revoked")
+        self.assertEqual(self.control(op="vm_show", name="b")["vm"]["state"], "open")
+        revoked = [r for r in self.records() if r["event"] == "revoke"]
+        self.assertEqual([(r["vm"], r["reason"], r["detail"]) for r in revoked], [("a", "revoked", "policy expired")])
+        self.assertTrue(self.control(op="vm_add", name="c", backend="runc", transport="unix", path=self.dir + "/vm/c", agent=False,
+                                     policy=policy, for_ms=100)["ok"])
+        until(lambda: self.control(op="vm_show", name="c")["vm"]["state"] == "revoked")
+        self.stop()
+
     def test_not_ready_until_activated_and_no_agent_is_said(self):
         self.config([self.vm("a", policy="service.yaml", agent=True)], **self.origin())
         self.start()
@@ -615,6 +682,9 @@ class Wbctl(Case):
         self.write("hostile.yaml", "isolation: hostile\nnetwork: none\n")
         self.assertIn("isolation_too_weak", self.wbctl("vm", "policy", "a", "hostile.yaml", code=1)[1])
         self.wbctl("vm", "policy", "b", "hostile.yaml")
+        self.wbctl("vm", "policy", "b", "hostile.yaml", "--for", "1h")
+        self.assertRegex(self.wbctl("vm", "show", "b")[0], r"\n  expires +20")
+        self.wbctl("vm", "policy", "b", "hostile.yaml", "--for", "0", code=2)
         self.wbctl("vm", "revoke", "b")
         self.wbctl("vm", "rm", "b")
         self.wbctl("vm", "rm", "b", code=1)

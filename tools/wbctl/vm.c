@@ -25,6 +25,7 @@ struct vm_options {
         const char *policy;
         uint64_t cid;
         uint64_t pid;
+        uint64_t for_ms;
         bool no_agent;
         bool json;
 };
@@ -38,6 +39,14 @@ struct vm_options {
         {                                                                                                              \
                 "json", 0, OPTION_FLAG, offsetof(struct vm_options, json), NULL, "the broker's answer as JSON"         \
         }
+
+#define FOR_SPEC                                                                                                       \
+        {                                                                                                              \
+                "for", 0, OPTION_DURATION_MS, offsetof(struct vm_options, for_ms), "D",                                \
+                        "how long the policy holds; then the VM is revoked"                                            \
+        }
+
+static const struct option_spec policy_specs[] = {FOR_SPEC, SOCKET_SPEC, JSON_SPEC};
 
 static const struct option_spec common_specs[] = {SOCKET_SPEC, JSON_SPEC};
 
@@ -54,6 +63,7 @@ static const struct option_spec add_specs[] = {
         {"no-agent", 0, OPTION_FLAG, offsetof(struct vm_options, no_agent), NULL,
                 "no wbagent inside: egress is open without activation"},
         {"policy", 0, OPTION_STRING, offsetof(struct vm_options, policy), "FILE", "what the VM may reach"},
+        FOR_SPEC,
         SOCKET_SPEC,
         JSON_SPEC,
 };
@@ -113,7 +123,7 @@ static void print_layers(const json_t *layers)
 static void print_vm(const json_t *answer)
 {
         static const char *const texts[] = {
-                "state", "backend", "transport", "path", "tier", "isolation", "checked", "policy"};
+                "state", "backend", "transport", "path", "tier", "isolation", "checked", "policy", "expires"};
         static const char *const numbers[] = {"cid", "pid", "generation", "sessions_open", "sessions_total",
                 "denied_total", "bytes_up", "bytes_down"};
         const json_t *vm = json_object_get(answer, "vm");
@@ -213,7 +223,7 @@ static const struct subcommand {
         void (*print)(const json_t *answer); /* NULL: nothing is said of success */
 } subcommands[] = {
         {"add", "vm_add", 1,
-                {.usage = "wbctl vm add NAME --backend KIND --transport KIND --path PATH --policy FILE [--pid PID] [--no-agent]",
+                {.usage = "wbctl vm add NAME --backend KIND --transport KIND --path PATH --policy FILE [--pid PID] [--no-agent] [--for D]",
                         .summary =
                                 "Gives a running VM to the broker, which decides whether its isolation suffices for its policy.",
                         .example =
@@ -236,10 +246,13 @@ static const struct subcommand {
                         .example = "wbctl vm show demo"},
                 print_vm},
         {"policy", "vm_policy", 2,
-                {.usage = "wbctl vm policy NAME FILE",
+                {.usage = "wbctl vm policy NAME FILE [--for D]",
                         .summary =
                                 "Replaces a VM's policy: live connections are judged again, those that no longer pass are cut.",
-                        .example = "wbctl vm policy demo stricter.yaml"},
+                        .example = "wbctl vm policy demo stricter.yaml",
+                        .specs = policy_specs,
+                        .specs_n = sizeof(policy_specs) / sizeof(*policy_specs),
+                        .intermixed = true},
                 NULL},
         {"quiesce", "vm_quiesce", 1,
                 {.usage = "wbctl vm quiesce NAME",
@@ -278,6 +291,8 @@ static int ask(
                 r = fill_add(question, table, o);
         else if (s->arguments == 2)
                 r = set_policy(question, arguments[1]);
+        if (o->for_ms)
+                (void)json_object_set_new(question, "for_ms", json_integer((json_int_t)o->for_ms));
         if (r != 0) {
                 json_decref(question);
                 return r;

@@ -3,8 +3,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "proto/base/cleanup.h"
@@ -175,6 +177,44 @@ static void test_unix_socket_that_is_not_there(void)
         event_base_free(o.base);
 }
 
+static void accept_one(evutil_socket_t fd, short what, void *userdata)
+{
+        (void)what;
+        (void)userdata;
+        close(accept(fd, NULL, NULL));
+}
+
+/* A server that is behind with accepting is waited for, up to the deadline. */
+static void test_unix_socket_with_a_full_backlog(void)
+{
+        struct sockaddr_un at = {.sun_family = AF_UNIX, .sun_path = ""};
+        struct outcome o = {.base = event_base_new(), .fd = -1};
+        int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), held[2];
+        const struct timeval soon = {.tv_usec = 100000};
+
+        (void)snprintf(at.sun_path, sizeof(at.sun_path), "/tmp/wb-dialer-%d", (int)getpid());
+        CU_ASSERT_FATAL(!bind(listener, (struct sockaddr *)&at, sizeof(at)) && !listen(listener, 0));
+        for (unsigned i = 0; i < 2; i++) {
+                held[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+                (void)connect(held[i], (struct sockaddr *)&at, sizeof(at));
+        }
+        CU_ASSERT_EQUAL(dialer_start_unix(o.base, at.sun_path, 300, on_done, &o, &o.dialer), 0);
+        event_base_dispatch(o.base);
+        CU_ASSERT_EQUAL(o.reason, REASON_UPSTREAM_TIMEOUT);
+
+        o = (struct outcome){.base = o.base, .fd = -1};
+        CU_ASSERT_EQUAL(event_base_once(o.base, listener, EV_TIMEOUT, accept_one, NULL, &soon), 0);
+        CU_ASSERT_EQUAL(dialer_start_unix(o.base, at.sun_path, 5000, on_done, &o, &o.dialer), 0);
+        event_base_dispatch(o.base);
+        CU_ASSERT_EQUAL(o.reason, REASON_ALLOWED);
+        close(o.fd);
+        close(held[0]);
+        close(held[1]);
+        close(listener);
+        (void)unlink(at.sun_path);
+        event_base_free(o.base);
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -183,6 +223,7 @@ int main(void)
                 {"the second starts while the first is silent", test_second_starts_while_the_first_is_silent},
                 {"many addresses", test_many_addresses},
                 {"a unix socket that is not there", test_unix_socket_that_is_not_there},
+                {"a unix socket with a full backlog", test_unix_socket_with_a_full_backlog},
                 CU_TEST_INFO_NULL,
         };
 
