@@ -179,9 +179,9 @@ static void test_unix_socket_that_is_not_there(void)
 
 static void accept_one(evutil_socket_t fd, short what, void *userdata)
 {
+        (void)fd;
         (void)what;
-        (void)userdata;
-        close(accept(fd, NULL, NULL));
+        close(accept(*(int *)userdata, NULL, NULL));
 }
 
 /* A server that is behind with accepting is waited for, up to the deadline. */
@@ -203,7 +203,7 @@ static void test_unix_socket_with_a_full_backlog(void)
         CU_ASSERT_EQUAL(o.reason, REASON_UPSTREAM_TIMEOUT);
 
         o = (struct outcome){.base = o.base, .fd = -1};
-        CU_ASSERT_EQUAL(event_base_once(o.base, listener, EV_TIMEOUT, accept_one, NULL, &soon), 0);
+        CU_ASSERT_EQUAL(event_base_once(o.base, -1, EV_TIMEOUT, accept_one, &listener, &soon), 0);
         CU_ASSERT_EQUAL(dialer_start_unix(o.base, at.sun_path, 5000, on_done, &o, &o.dialer), 0);
         event_base_dispatch(o.base);
         CU_ASSERT_EQUAL(o.reason, REASON_ALLOWED);
