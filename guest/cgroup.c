@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/cgroup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -30,9 +31,10 @@ enum controller {
         CONTROLLER_MEMORY,
         CONTROLLER_PIDS,
         CONTROLLER_CPU,
+        CONTROLLER_IO,
         CONTROLLERS,
 };
-static const char *const controller_names[CONTROLLERS] = {"memory", "pids", "cpu"};
+static const char *const controller_names[CONTROLLERS] = {"memory", "pids", "cpu", "io"};
 
 struct cgroup_tree {
         int exec_fd; /* the directory EXEC_PARENT */
@@ -244,6 +246,7 @@ const char *cgroup_missing(const struct cgroup_tree *t, const struct cgroup_limi
                 [CONTROLLER_MEMORY] = limits->memory_bytes != 0,
                 [CONTROLLER_PIDS] = limits->pids != 0,
                 [CONTROLLER_CPU] = limits->cpu_percent != 0,
+                [CONTROLLER_IO] = limits->io_bps != 0,
         };
 
         for (int i = 0; i < CONTROLLERS; i++)
@@ -295,6 +298,35 @@ static int limit_cpu(struct cgroup_tree *t, const char *name, uint32_t percent)
         return write_exec(t, name, "cpu.max", text);
 }
 
+static void close_dirp(DIR **d)
+{
+        if (*d)
+                (void)closedir(*d);
+}
+
+/* Each disk as a whole; what is in memory, or a file on another disk, is none. */
+static int limit_io(struct cgroup_tree *t, const char *name, uint64_t bps)
+{
+        _cleanup_(close_dirp) DIR *dir = opendir("/sys/block");
+        struct dirent *e;
+        int r = 0;
+
+        while (r == 0 && dir && (e = readdir(dir))) {
+                char path[300], device[FILE_BYTES], text[128];
+
+                if (e->d_name[0] == '.' || strncmp(e->d_name, "loop", 4) == 0 || strncmp(e->d_name, "ram", 3) == 0 ||
+                        strncmp(e->d_name, "zram", 4) == 0)
+                        continue;
+                (void)snprintf(path, sizeof(path), "/sys/block/%s/dev", e->d_name);
+                if (read_at(AT_FDCWD, path, device) < 0)
+                        continue;
+                device[strcspn(device, "\n")] = '\0';
+                (void)snprintf(text, sizeof(text), "%.31s rbps=%" PRIu64 " wbps=%" PRIu64, device, bps, bps);
+                r = write_exec(t, name, "io.max", text);
+        }
+        return r;
+}
+
 static int limit(struct cgroup_tree *t, const char *name, const struct cgroup_limits *limits, const char **ret_which)
 {
         const char *which = "memory";
@@ -309,6 +341,10 @@ static int limit(struct cgroup_tree *t, const char *name, const struct cgroup_li
         if (r == 0 && limits->cpu_percent) {
                 which = "cpu";
                 r = limit_cpu(t, name, limits->cpu_percent);
+        }
+        if (r == 0 && limits->io_bps) {
+                which = "io";
+                r = limit_io(t, name, limits->io_bps);
         }
         if (r < 0) {
                 *ret_which = which;

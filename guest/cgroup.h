@@ -21,6 +21,7 @@ struct cgroup_limits {
         uint64_t memory_bytes;
         uint64_t pids;
         uint32_t cpu_percent; /* of one core */
+        uint64_t io_bps;      /* bytes a second, read and written each, of each disk */
 };
 
 struct cgroup_usage {
@@ -36,7 +37,7 @@ struct cgroup_usage {
 int cgroup_tree_new(struct cgroup_tree **ret);
 void cgroup_tree_free(struct cgroup_tree *t);
 
-/* What of these limits cannot be set here ("memory", "pids", "cpu"), or NULL. t may be NULL. */
+/* What of these limits cannot be set here ("memory", "pids", "cpu", "io"), or NULL. t may be NULL. */
 const char *cgroup_missing(const struct cgroup_tree *t, const struct cgroup_limits *limits);
 
 /*

@@ -295,6 +295,10 @@ static void refuse(struct exec *x)
                 reason = "limit_unavailable";
                 (void)snprintf(detail, sizeof(detail), "capabilities: %s", why);
                 break;
+        case SPAWN_SECCOMP:
+                reason = "limit_unavailable";
+                (void)snprintf(detail, sizeof(detail), "seccomp: %s", why);
+                break;
         case SPAWN_USER: (void)snprintf(detail, sizeof(detail), "cannot become this user: %s", why); break;
         case SPAWN_FILES: (void)snprintf(detail, sizeof(detail), "mount of secrets: %s", why); break;
         case SPAWN_CGROUP: (void)snprintf(detail, sizeof(detail), "cgroup: %s", why); break;

@@ -15,6 +15,7 @@
 #include "guest/exec_internal.h"
 #include "guest/names.h"
 #include "guest/pty.h"
+#include "guest/seccomp_profile.h"
 #include "guest/secret.h"
 #include "guest/secret_mount.h"
 #include "proto/base/cleanup.h"
@@ -47,6 +48,7 @@ struct start {
         struct secret_file files[WB_SECRETS_MAX]; /* values of the store: nothing of it goes before they are copied */
         size_t files_n;
         int secrets_fd; /* of their mount */
+        struct sock_filter *filter;
         int cgroup_fd;
         int child[3];          /* the command's ends */
         int out[EXEC_STREAMS]; /* ours */
@@ -85,6 +87,7 @@ static void start_done(struct start *s)
         free(s->argv);
         free(s->cwd);
         environment_done(&s->env);
+        free(s->filter);
         for (size_t i = 0; i < s->secrets_n; i++)
                 close_fd(s->secret_fds[i]);
         close_fd(s->secrets_fd);
@@ -326,6 +329,55 @@ static int take_caps(struct start *s)
         return 0;
 }
 
+/* What the command will hold: a root all, unless it is bounded; another user nothing, unless it is given. */
+static uint64_t held_caps(const struct start *s)
+{
+        uint64_t all = 0;
+
+        if (s->m->caps_set)
+                return s->spec.caps;
+        if (s->who.uid != 0)
+                return 0;
+        for (int cap = 0; cap < 64; cap++)
+                if (prctl(PR_CAPBSET_READ, cap) == 1)
+                        all |= UINT64_C(1) << cap;
+        return all;
+}
+
+static int take_custom_filter(struct start *s)
+{
+        ProtobufCBinaryData program = s->m->seccomp_program;
+
+        if (program.len == 0 || program.len % sizeof(*s->filter))
+                return refuse(s, "bad_request", "seccomp: this is no program");
+        s->filter = malloc(program.len); /* aligned, as the message is not */
+        if (!s->filter)
+                return -ENOMEM;
+        memcpy(s->filter, program.data, program.len);
+        s->spec.filter_n = program.len / sizeof(*s->filter);
+        return 0;
+}
+
+static int take_seccomp(struct start *s)
+{
+        uint64_t held;
+        int r = 0;
+
+        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_OFF)
+                return 0;
+        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_CUSTOM) {
+                r = take_custom_filter(s);
+        } else if (held = held_caps(s), seccomp_profile_refuses(held)) {
+                s->filter = malloc(SECCOMP_PROFILE_MAX * sizeof(*s->filter));
+                if (!s->filter)
+                        return -ENOMEM;
+                s->spec.filter_n = seccomp_profile_build(held, s->filter);
+        }
+        s->spec.filter = s->filter;
+        s->spec.filter_asked = s->m->seccomp != WB__SECCOMP_PROFILE__SECCOMP_UNASKED;
+        return r;
+}
+
 static int take_cgroup(struct start *s)
 {
         const Wb__ExecLimits *asked = s->m->limits;
@@ -335,7 +387,7 @@ static int take_cgroup(struct start *s)
         int r;
 
         if (asked)
-                limits = (struct cgroup_limits){asked->memory_bytes, asked->pids, asked->cpu_percent};
+                limits = (struct cgroup_limits){asked->memory_bytes, asked->pids, asked->cpu_percent, asked->io_bps};
         which = cgroup_missing(tree, &limits);
         if (which)
                 return refuse(s, "limit_unavailable", "%s: this guest has no such cgroup v2 controller for it", which);
@@ -467,7 +519,7 @@ static int make_exec(struct start *s)
 static int prepare(struct start *s)
 {
         int (*const steps[])(struct start *) = {take_argv, take_user, take_cwd, add_defaults, take_env, take_secrets,
-                finish_env, take_rlimits, take_caps, make_exec, take_cgroup, make_streams, make_report};
+                finish_env, take_rlimits, take_caps, take_seccomp, make_exec, take_cgroup, make_streams, make_report};
 
         for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
                 int r = steps[i](s);

@@ -7,6 +7,7 @@
  * never blocks the agent: whether the command was executed comes through a pipe that execve(2) closes.
  */
 
+#include <linux/filter.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -39,8 +40,11 @@ struct spawn {
         size_t rlimits_n;
         bool no_new_privs;
         bool caps_set;
-        uint64_t caps; /* bit n: capability n of linux/capability.h */
-        int cgroup_fd; /* -1: none */
+        uint64_t caps;                    /* bit n: capability n of linux/capability.h */
+        const struct sock_filter *filter; /* of system calls: in force before privileges go, after no_new_privs */
+        size_t filter_n;                  /* 0: none */
+        bool filter_asked;                /* else an agent that may not set one goes without */
+        int cgroup_fd;                    /* -1: none */
         int report_fd; /* not -1: a keeper stands between, and reports there (guest/keeper.h); the pid is the keeper's
                         */
 };
@@ -54,6 +58,7 @@ enum spawn_stage {
         SPAWN_RLIMIT, /* index: the resource */
         SPAWN_USER,   /* ids and groups */
         SPAWN_CAPS,
+        SPAWN_SECCOMP,
         SPAWN_CWD,
         SPAWN_EXEC,
         SPAWN_INTERPRETER, /* the file is there, what it names as its interpreter is not */

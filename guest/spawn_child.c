@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -179,6 +180,23 @@ static void hold_caps(const struct child *c)
                         fail(c, SPAWN_CAPS);
 }
 
+/*
+ * While the agent's privileges are there, which setting a filter takes; or else, where nothing can be gained any more,
+ * as the last thing.
+ */
+static void filter_calls(const struct child *c)
+{
+        struct sock_fprog program = {
+                .len = (unsigned short)c->spec->filter_n,
+                .filter = (struct sock_filter *)(uintptr_t)c->spec->filter,
+        };
+
+        if (c->spec->filter_n == 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
+                return;
+        if (c->spec->filter_asked || (errno != EACCES && errno != EINVAL)) /* EINVAL: the kernel has none */
+                fail(c, SPAWN_SECCOMP);
+}
+
 /* By system call: libc's wrappers would look for threads to tell. */
 static void become_user(const struct child *c)
 {
@@ -186,6 +204,8 @@ static void become_user(const struct child *c)
 
         (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
         bound_caps(c);
+        if (!c->spec->no_new_privs)
+                filter_calls(c);
         if (syscall(SYS_setgroups, who->groups_n, who->groups) < 0 ||
                 syscall(SYS_setresgid, who->gid, who->gid, who->gid) < 0 ||
                 syscall(SYS_setresuid, who->uid, who->uid, who->uid) < 0)
@@ -276,5 +296,7 @@ _Noreturn void spawn_child(const struct spawn *spec, int status_fd)
         enter_directory(&c);
         (void)sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        if (spec->no_new_privs)
+                filter_calls(&c);
         execute(&c);
 }

@@ -35,6 +35,9 @@
 
 #define WB_DNS_PORT 53u
 
+/* BPF_MAXINSNS (linux/bpf_common.h), 8 bytes each. */
+#define WB_SECCOMP_MAX_BYTES (4096u * 8u)
+
 #define WB_SEED_BYTES       64u /* the host's entropy for one activation */
 #define WB_NONCE_BYTES      16u
 #define WB_SECRET_MAX_BYTES (64u * 1024u)

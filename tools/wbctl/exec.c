@@ -11,6 +11,7 @@
 #include "proto/wire/limits.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/seccomp_file.h"
 #include "tools/wbctl/session.h"
 #include "tools/wbctl/target.h"
 
@@ -31,11 +32,13 @@ struct exec_options {
         uint64_t memory_bytes;
         uint64_t pids;
         uint64_t cpu_percent;
+        uint64_t io_bps;
         const char *umask;
         struct option_strings rlimits;
         const char *nice;
         bool no_new_privs;
         const char *caps;
+        const char *seccomp;
         struct option_strings secrets;
 };
 
@@ -55,6 +58,7 @@ static const struct option_spec specs[] = {
         {"memory", 0, OPTION_SIZE, MEMBER(memory_bytes), "BYTES", "memory of the whole tree"},
         {"pids", 0, OPTION_U64, MEMBER(pids), "N", "processes of the whole tree"},
         {"cpu", 0, OPTION_U64, MEMBER(cpu_percent), "PERCENT", "of one core"},
+        {"io", 0, OPTION_SIZE, MEMBER(io_bps), "BYTES", "a second, read and written each, of each disk"},
         {"umask", 0, OPTION_STRING, MEMBER(umask), "OCTAL", "the file mode creation mask (022)"},
         {"rlimit", 0, OPTION_STRINGS, MEMBER(rlimits), "NAME=SOFT[:HARD]",
                 "as in getrlimit(2), lower case; a number or unlimited"},
@@ -62,6 +66,8 @@ static const struct option_spec specs[] = {
         {"no-new-privs", 0, OPTION_FLAG, MEMBER(no_new_privs), NULL, "no setuid program gains anything"},
         {"caps", 0, OPTION_STRING, MEMBER(caps), "none|NAME[,NAME...]",
                 "the bounding set; what another user than root holds"},
+        {"seccomp", 0, OPTION_STRING, MEMBER(seccomp), "default|off|FILE",
+                "system calls: those that it has the capabilities for (default); all; or as an OCI profile says"},
         {"secret", 0, OPTION_STRINGS, MEMBER(secrets), "NAME[:fd|mount|env]",
                 "a secret of the activation; may be repeated"},
 };
@@ -85,6 +91,7 @@ struct request {
         Wb__SecretUse **secret_pointers;
         char **caps;
         char *caps_text;
+        uint8_t *seccomp;
         char *term;
 };
 
@@ -101,6 +108,7 @@ static void request_done(struct request *q)
         free(q->secret_pointers);
         free(q->caps);
         free(q->caps_text);
+        free(q->seccomp);
         free(q->term);
 }
 
@@ -276,6 +284,27 @@ static int take_caps(const struct exec_options *o, struct request *q)
         return 0;
 }
 
+/* A file of one of the words' names is ./default. */
+static int take_seccomp(const struct exec_options *o, struct request *q)
+{
+        size_t n;
+        int r;
+
+        if (!o->seccomp)
+                return 0;
+        if (strcmp(o->seccomp, "default") == 0 || strcmp(o->seccomp, "off") == 0) {
+                q->start.seccomp =
+                        *o->seccomp == 'o' ? WB__SECCOMP_PROFILE__SECCOMP_OFF : WB__SECCOMP_PROFILE__SECCOMP_DEFAULT;
+                return 0;
+        }
+        r = seccomp_file_compile(o->seccomp, &q->seccomp, &n);
+        if (r != 0)
+                return r;
+        q->start.seccomp = WB__SECCOMP_PROFILE__SECCOMP_CUSTOM;
+        q->start.seccomp_program = (ProtobufCBinaryData){n, q->seccomp};
+        return 0;
+}
+
 static int take_limits(const struct exec_options *o, struct request *q)
 {
         wb__exec_limits__init(&q->limits);
@@ -284,6 +313,7 @@ static int take_limits(const struct exec_options *o, struct request *q)
         q->limits.memory_bytes = o->memory_bytes;
         q->limits.pids = o->pids;
         q->limits.cpu_percent = (uint32_t)o->cpu_percent;
+        q->limits.io_bps = o->io_bps;
         q->start.limits = &q->limits;
         return 0;
 }
@@ -322,6 +352,8 @@ static int take_options(const struct exec_options *o, char *const *argv, size_t 
                 r = take_limits(o, q);
         if (r == 0)
                 r = take_modes(o, q);
+        if (r == 0)
+                r = take_seccomp(o, q);
         q->start.user = (char *)(uintptr_t)(o->user ? o->user : "");
         q->start.timeout_ms = o->timeout_ms;
         if (o->cwd)
