@@ -48,7 +48,8 @@ struct start {
         struct secret_file files[WB_SECRETS_MAX]; /* values of the store: nothing of it goes before they are copied */
         size_t files_n;
         int secrets_fd; /* of their mount */
-        struct sock_filter *filter;
+        struct seccomp_program *profile;
+        struct sock_filter *custom_filter;
         int cgroup_fd;
         int child[3];          /* the command's ends */
         int out[EXEC_STREAMS]; /* ours */
@@ -87,7 +88,8 @@ static void start_done(struct start *s)
         free(s->argv);
         free(s->cwd);
         environment_done(&s->env);
-        free(s->filter);
+        free(s->profile);
+        free(s->custom_filter);
         for (size_t i = 0; i < s->secrets_n; i++)
                 close_fd(s->secret_fds[i]);
         close_fd(s->secrets_fd);
@@ -348,34 +350,33 @@ static int take_custom_filter(struct start *s)
 {
         ProtobufCBinaryData program = s->m->seccomp_program;
 
-        if (program.len == 0 || program.len % sizeof(*s->filter))
+        if (program.len == 0 || program.len % sizeof(*s->custom_filter))
                 return refuse(s, "bad_request", "seccomp: this is no program");
-        s->filter = malloc(program.len); /* aligned, as the message is not */
-        if (!s->filter)
+        s->custom_filter = malloc(program.len); /* aligned, as the message is not */
+        if (!s->custom_filter)
                 return -ENOMEM;
-        memcpy(s->filter, program.data, program.len);
-        s->spec.filter_n = program.len / sizeof(*s->filter);
+        memcpy(s->custom_filter, program.data, program.len);
+        s->spec.filter = s->custom_filter;
+        s->spec.filter_n = program.len / sizeof(*s->custom_filter);
         return 0;
 }
 
 static int take_seccomp(struct start *s)
 {
-        uint64_t held;
-        int r = 0;
+        uint64_t held = held_caps(s);
 
-        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_OFF)
-                return 0;
-        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_CUSTOM) {
-                r = take_custom_filter(s);
-        } else if (held = held_caps(s), seccomp_profile_refuses(held)) {
-                s->filter = malloc(SECCOMP_PROFILE_MAX * sizeof(*s->filter));
-                if (!s->filter)
-                        return -ENOMEM;
-                s->spec.filter_n = seccomp_profile_build(held, s->filter);
-        }
-        s->spec.filter = s->filter;
         s->spec.filter_asked = s->m->seccomp != WB__SECCOMP_PROFILE__SECCOMP_UNASKED;
-        return r;
+        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_CUSTOM)
+                return take_custom_filter(s);
+        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_OFF || !seccomp_profile_refuses(held))
+                return 0;
+        s->profile = malloc(sizeof(*s->profile));
+        if (!s->profile)
+                return -ENOMEM;
+        seccomp_profile_build(held, s->profile);
+        s->spec.filter = s->profile->at;
+        s->spec.filter_n = s->profile->n;
+        return 0;
 }
 
 static int take_cgroup(struct start *s)

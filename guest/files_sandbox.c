@@ -2,12 +2,12 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/fs.h>
-#include <seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "guest/files_internal.h"
+#include "guest/seccomp_program.h"
 
 /* What root may do to any file, and no more of what root may do. MKNOD and SYS_ADMIN where they are asked for alone. */
 static const unsigned kept[] = {CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID};
@@ -39,74 +39,69 @@ static int drop_capabilities(const Wb__ToAgent *m)
 
 /* Files by descriptor and name, the conversation, and glibc's allocator: no program, no socket, no other process. */
 static const int allowed[] = {
-        SCMP_SYS(read),
-        SCMP_SYS(write),
-        SCMP_SYS(pread64),
-        SCMP_SYS(pwrite64),
-        SCMP_SYS(lseek),
-        SCMP_SYS(openat),
-        SCMP_SYS(openat2),
-        SCMP_SYS(close),
-        SCMP_SYS(fcntl),
-        SCMP_SYS(fstat),
-        SCMP_SYS(newfstatat),
-        SCMP_SYS(getdents64),
-        SCMP_SYS(readlinkat),
-        SCMP_SYS(mkdirat),
-        SCMP_SYS(mknodat),
-        SCMP_SYS(symlinkat),
-        SCMP_SYS(linkat),
-        SCMP_SYS(unlinkat),
-        SCMP_SYS(renameat),
-        SCMP_SYS(renameat2),
-        SCMP_SYS(fchown),
-        SCMP_SYS(fchownat),
-        SCMP_SYS(fchmod),
-        SCMP_SYS(utimensat),
-        SCMP_SYS(ftruncate),
-        SCMP_SYS(fsync),
-        SCMP_SYS(syncfs),
-        SCMP_SYS(sync),
-        SCMP_SYS(inotify_init1),
-        SCMP_SYS(inotify_add_watch),
-        SCMP_SYS(recvfrom),
-        SCMP_SYS(sendto),
-        SCMP_SYS(shutdown),
-        SCMP_SYS(poll),
-        SCMP_SYS(ppoll),
-        SCMP_SYS(getrandom),
-        SCMP_SYS(geteuid),
-        SCMP_SYS(brk),
-        SCMP_SYS(mmap),
-        SCMP_SYS(munmap),
-        SCMP_SYS(mremap),
-        SCMP_SYS(madvise),
-        SCMP_SYS(clock_gettime),
-        SCMP_SYS(gettimeofday),
-        SCMP_SYS(futex),
-        SCMP_SYS(rt_sigreturn),
-        SCMP_SYS(rt_sigprocmask),
-        SCMP_SYS(restart_syscall),
-        SCMP_SYS(exit_group),
-        SCMP_SYS(getpid),
-        SCMP_SYS(gettid),
-        SCMP_SYS(tgkill),
+        SYS_read,
+        SYS_write,
+        SYS_pread64,
+        SYS_pwrite64,
+        SYS_lseek,
+        SYS_openat,
+        SYS_openat2,
+        SYS_close,
+        SYS_fcntl,
+        SYS_fstat,
+        SYS_newfstatat,
+        SYS_getdents64,
+        SYS_readlinkat,
+        SYS_mkdirat,
+        SYS_mknodat,
+        SYS_symlinkat,
+        SYS_linkat,
+        SYS_unlinkat,
+#ifdef SYS_renameat
+        SYS_renameat,
+#endif
+        SYS_renameat2,
+        SYS_fchown,
+        SYS_fchownat,
+        SYS_fchmod,
+        SYS_utimensat,
+        SYS_ftruncate,
+        SYS_fsync,
+        SYS_syncfs,
+        SYS_sync,
+        SYS_inotify_init1,
+        SYS_inotify_add_watch,
+        SYS_recvfrom,
+        SYS_sendto,
+        SYS_shutdown,
+#ifdef SYS_poll
+        SYS_poll,
+#endif
+        SYS_ppoll,
+        SYS_getrandom,
+        SYS_geteuid,
+        SYS_brk,
+        SYS_mmap,
+        SYS_munmap,
+        SYS_mremap,
+        SYS_madvise,
+        SYS_clock_gettime,
+        SYS_gettimeofday,
+        SYS_futex,
+        SYS_rt_sigreturn,
+        SYS_rt_sigprocmask,
+        SYS_restart_syscall,
+        SYS_exit_group,
+        SYS_getpid,
+        SYS_gettid,
+        SYS_tgkill,
 };
 
 static int filter_syscalls(void)
 {
-        scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-        int r = ctx ? 0 : -ENOMEM;
+        const struct seccomp_exception trim = {SYS_ioctl, 1, (uint32_t)FITRIM};
 
-        for (size_t i = 0; r == 0 && i < sizeof(allowed) / sizeof(allowed[0]); i++)
-                r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0);
-        if (r == 0)
-                r = seccomp_rule_add(
-                        ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1, SCMP_A1_32(SCMP_CMP_EQ, (unsigned)FITRIM, 0));
-        if (r == 0)
-                r = seccomp_load(ctx);
-        seccomp_release(ctx);
-        return r;
+        return seccomp_allow_only(allowed, sizeof(allowed) / sizeof(allowed[0]), &trim, SECCOMP_REFUSE(EPERM));
 }
 
 int files_enter_sandbox(const Wb__ToAgent *m)

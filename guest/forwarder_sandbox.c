@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "guest/seccomp_program.h"
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
 
@@ -81,54 +81,49 @@ static int become(uid_t uid)
 
 /* What libevent, the relaying and glibc's allocator need; a socket of the transport's family alone. */
 static const int allowed[] = {
-        SCMP_SYS(epoll_wait),
-        SCMP_SYS(epoll_pwait),
-        SCMP_SYS(epoll_ctl),
-        SCMP_SYS(poll),
-        SCMP_SYS(ppoll),
-        SCMP_SYS(epoll_pwait2),
-        SCMP_SYS(accept4),
-        SCMP_SYS(recvfrom),
-        SCMP_SYS(sendto),
-        SCMP_SYS(shutdown),
-        SCMP_SYS(close),
-        SCMP_SYS(connect),
-        SCMP_SYS(getsockname),
-        SCMP_SYS(getsockopt),
-        SCMP_SYS(setsockopt),
-        SCMP_SYS(fcntl),
-        SCMP_SYS(write),
-        SCMP_SYS(brk),
-        SCMP_SYS(mmap),
-        SCMP_SYS(munmap),
-        SCMP_SYS(mremap),
-        SCMP_SYS(madvise),
-        SCMP_SYS(clock_gettime),
-        SCMP_SYS(gettimeofday),
-        SCMP_SYS(futex),
-        SCMP_SYS(rt_sigreturn),
-        SCMP_SYS(rt_sigprocmask),
-        SCMP_SYS(restart_syscall),
-        SCMP_SYS(exit_group),
-        SCMP_SYS(getpid),
-        SCMP_SYS(gettid),
-        SCMP_SYS(tgkill),
+#ifdef SYS_epoll_wait
+        SYS_epoll_wait,
+#endif
+        SYS_epoll_pwait,
+        SYS_epoll_ctl,
+#ifdef SYS_poll
+        SYS_poll,
+#endif
+        SYS_ppoll,
+        SYS_epoll_pwait2,
+        SYS_accept4,
+        SYS_recvfrom,
+        SYS_sendto,
+        SYS_shutdown,
+        SYS_close,
+        SYS_connect,
+        SYS_getsockname,
+        SYS_getsockopt,
+        SYS_setsockopt,
+        SYS_fcntl,
+        SYS_write,
+        SYS_brk,
+        SYS_mmap,
+        SYS_munmap,
+        SYS_mremap,
+        SYS_madvise,
+        SYS_clock_gettime,
+        SYS_gettimeofday,
+        SYS_futex,
+        SYS_rt_sigreturn,
+        SYS_rt_sigprocmask,
+        SYS_restart_syscall,
+        SYS_exit_group,
+        SYS_getpid,
+        SYS_gettid,
+        SYS_tgkill,
 };
 
 static int filter_syscalls(int family)
 {
-        scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
-        int r = ctx ? 0 : -ENOMEM;
+        const struct seccomp_exception sockets = {SYS_socket, 0, (uint32_t)family};
 
-        for (size_t i = 0; r == 0 && i < sizeof(allowed) / sizeof(allowed[0]); i++)
-                r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0);
-        if (r == 0)
-                r = seccomp_rule_add(
-                        ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, SCMP_A0_32(SCMP_CMP_EQ, (unsigned)family, 0));
-        if (r == 0)
-                r = seccomp_load(ctx);
-        seccomp_release(ctx);
-        return r;
+        return seccomp_allow_only(allowed, sizeof(allowed) / sizeof(allowed[0]), &sockets, SECCOMP_RET_KILL_PROCESS);
 }
 
 int forwarder_enter_sandbox(const struct transport *t)

@@ -6,18 +6,16 @@
  * without the capability for it has no use for. A command that holds all capabilities is refused nothing. Pure.
  */
 
-#include <linux/filter.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SECCOMP_PROFILE_MAX 512 /* instructions */
+#include "guest/seccomp_program.h"
 
 /* caps: bit n is capability n that the command holds. Is anything refused then? */
 bool seccomp_profile_refuses(uint64_t caps);
 
-/* Answers how many instructions. */
-size_t seccomp_profile_build(uint64_t caps, struct sock_filter ret[SECCOMP_PROFILE_MAX]);
+void seccomp_profile_build(uint64_t caps, struct seccomp_program *ret);
 
 /* The numbers of one architecture. */
 struct seccomp_call {

@@ -43,12 +43,11 @@ static uint32_t run(const struct sock_filter *program, size_t n, const struct se
 
 static uint32_t ask(uint64_t caps, uint32_t arch, int number, uint64_t argument)
 {
-        struct sock_filter program[SECCOMP_PROFILE_MAX];
+        struct seccomp_program program;
         struct seccomp_data data = {.nr = number, .arch = arch, .args = {argument}};
-        size_t n = seccomp_profile_build(caps, program);
 
-        CU_ASSERT_FATAL(n > 0 && n <= SECCOMP_PROFILE_MAX);
-        return run(program, n, &data);
+        seccomp_profile_build(caps, &program);
+        return run(program.at, program.n, &data);
 }
 
 static void test_each_refusal_is_lifted_by_its_capability_alone(void)
