@@ -16,17 +16,30 @@
 #define NAME_BUDGET_QUERIES 1200u
 #define NAME_BUDGET_NAMES   256u
 
+/*
+ * Of requests whose names are looked up: here a name leaves the machine, so what counts is how much a guest can say by
+ * it. A name of some hundred bytes of its choice: less than 2 KiB a second.
+ */
+#define NAME_BUDGET_LOOKUPS      6000u
+#define NAME_BUDGET_LOOKUP_NAMES 1024u
+
 struct name_budget {
         uint64_t seed;
+        uint32_t queries_most;
+        uint32_t names_most;
         uint64_t began_ns; /* of this minute */
         uint32_t queries;
         uint32_t names_n;
-        bool told;                         /* that it is used up: once a minute is enough for a log */
-        uint64_t names[NAME_BUDGET_NAMES]; /* their hashes */
+        bool told;                                /* that it is used up: once a minute is enough for a log */
+        uint64_t names[NAME_BUDGET_LOOKUP_NAMES]; /* their hashes */
 };
 
-/* seed makes the hashes unpredictable. */
-void name_budget_init(struct name_budget *b, uint64_t seed, uint64_t now_ns);
+/* names_most is at most NAME_BUDGET_LOOKUP_NAMES. seed makes the hashes unpredictable. */
+void name_budget_init(
+        struct name_budget *b, uint32_t queries_most, uint32_t names_most, uint64_t seed, uint64_t now_ns);
+
+/* Until the minute ends. */
+uint64_t name_budget_wait_ns(const struct name_budget *b, uint64_t now_ns);
 
 /*
  * Takes a question about name (NULL: about none) from the budget. False: it is used up until the minute ends;

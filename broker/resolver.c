@@ -17,6 +17,12 @@
 
 #define NAMES_MOST 2048u /* in the cache */
 
+/*
+ * A question or its answer may be lost, so each server is asked once more after a third of its time; where that is so
+ * short that a server may just be slow, it is asked once.
+ */
+#define RESEND_FROM_MS 1500u
+
 LIST_HEAD(watch_list, watch);
 LIST_HEAD(question_list, question);
 LIST_HEAD(waiter_list, resolver_waiter);
@@ -149,12 +155,13 @@ static int set_servers(struct resolver *r)
  */
 static int channel_open(struct resolver *r, uint64_t timeout_ms)
 {
+        bool twice = timeout_ms >= RESEND_FROM_MS;
         struct in_addr none = {.s_addr = htonl(INADDR_LOOPBACK)}; /* replaced by set_servers() */
         char lookups[] = "b";
         struct ares_options options = {
                 .flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES,
-                .timeout = (int)timeout_ms,
-                .tries = 1,
+                .timeout = (int)(twice ? timeout_ms / 3 : timeout_ms), /* c-ares doubles it the second time */
+                .tries = twice ? 2 : 1,
                 .ndots = 1,
                 .servers = &none,
                 .nservers = 1,
@@ -364,6 +371,11 @@ int resolver_ask(
         r->in_flight++;
         start(r, q);
         return RESOLVER_E_PENDING;
+}
+
+bool resolver_knows(struct resolver *r, const struct hostname *name)
+{
+        return dns_cache_get(r->cache, name, clock_monotonic_ns()) != NULL;
 }
 
 void resolver_cancel(struct resolver_waiter *w)

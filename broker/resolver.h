@@ -8,6 +8,7 @@
  */
 
 #include <event2/event.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -20,7 +21,7 @@ struct resolver;
 struct resolver_config {
         const struct hostname *servers; /* copied */
         size_t servers_n;
-        uint64_t timeout_ms; /* for each server */
+        uint64_t timeout_ms; /* for each server, in which it may be asked twice */
         uint64_t cache_max_s;
 };
 
@@ -46,4 +47,5 @@ struct resolver_waiter {
 #define RESOLVER_E_PENDING 1
 int resolver_ask(
         struct resolver *r, const struct hostname *name, struct resolver_waiter *w, const struct dns_answer **ret);
-void resolver_cancel(struct resolver_waiter *w); /* only while it is pending */
+bool resolver_knows(struct resolver *r, const struct hostname *name); /* without asking anybody */
+void resolver_cancel(struct resolver_waiter *w);                      /* only while it is pending */

@@ -320,11 +320,36 @@ static void on_resolved(struct resolver_waiter *w, const struct dns_answer *answ
         session_step(s);
 }
 
+/* Does the guest choose the name, or the policy? */
+static bool is_made_up(const struct session *s)
+{
+        int rule = s->decision.rule;
+
+        return rule < 0 || s->vm->policy->rules[rule].pattern.kind != PATTERN_EXACT;
+}
+
+/* A look-up tells the name to whoever serves it: a guest that makes names up must not say much that way. */
+static bool may_look_up(struct session *s)
+{
+        struct name_budget *budget = &s->vm->lookups;
+        uint64_t now_ns = clock_monotonic_ns();
+        bool first;
+
+        if (!is_made_up(s) || resolver_knows(s->vm->context->resolver, &s->request.host) ||
+                name_budget_take(budget, &s->request.host, now_ns, &first))
+                return true;
+        s->retry_after_s = name_budget_wait_ns(budget, now_ns) / NSEC_PER_SEC + 1;
+        session_deny(s, REASON_RATE_LIMITED, "this VM has had more names looked up than one may in a minute");
+        return false;
+}
+
 static void resolve(struct session *s)
 {
         const struct dns_answer *answer;
 
         session_set_state(s, SESSION_RESOLVING);
+        if (!may_look_up(s))
+                return;
         s->waiter.done = on_resolved;
 
         int r = resolver_ask(s->vm->context->resolver, &s->request.host, &s->waiter, &answer);

@@ -94,7 +94,9 @@ static int vm_build(struct worker_context *context, const struct vm_config *conf
         vm->name = strdup(config->name);
         if (!vm->name)
                 return -ENOMEM;
-        name_budget_init(&vm->names, draw_seed(), clock_monotonic_ns());
+        name_budget_init(&vm->names, NAME_BUDGET_QUERIES, NAME_BUDGET_NAMES, draw_seed(), clock_monotonic_ns());
+        name_budget_init(
+                &vm->lookups, NAME_BUDGET_LOOKUPS, NAME_BUDGET_LOOKUP_NAMES, draw_seed(), clock_monotonic_ns());
         r = limits_init(&vm->limits, vm->policy, clock_monotonic_ns());
         if (r < 0)
                 return r;

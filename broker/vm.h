@@ -56,7 +56,8 @@ struct vm {
         size_t sessions_n;
         struct service_list services; /* conversations of port 1026 */
         size_t services_n;
-        struct name_budget names;
+        struct name_budget names;   /* asked for at port 1026 */
+        struct name_budget lookups; /* asked of the name servers */
         struct vm_stats stats;
         uint64_t warned_ns;          /* a guest cannot fill the log */
         struct listener **listeners; /* of port 1025 */

@@ -23,7 +23,7 @@ static void test_questions_are_counted(void)
         struct name_budget b;
         bool first = false;
 
-        name_budget_init(&b, 1, 0);
+        name_budget_init(&b, NAME_BUDGET_QUERIES, NAME_BUDGET_NAMES, 1, 0);
         for (unsigned i = 0; i < NAME_BUDGET_QUERIES; i++)
                 CU_ASSERT_TRUE(name_budget_take(&b, i % 2 ? &h : NULL, i, &first));
         CU_ASSERT_FALSE(name_budget_take(&b, &h, 59 * NSEC_PER_SEC, &first));
@@ -39,13 +39,14 @@ static void test_different_names_are_counted(void)
         struct hostname h;
         bool first = false;
 
-        name_budget_init(&b, 1, 0);
+        name_budget_init(&b, NAME_BUDGET_QUERIES, NAME_BUDGET_NAMES, 1, 0);
         for (unsigned i = 0; i < NAME_BUDGET_NAMES; i++) {
                 h = name_of(i);
                 CU_ASSERT_TRUE(name_budget_take(&b, &h, i, &first));
         }
         h = name_of(NAME_BUDGET_NAMES);
         CU_ASSERT_FALSE(name_budget_take(&b, &h, 1000, &first));
+        CU_ASSERT_EQUAL(name_budget_wait_ns(&b, 20 * NSEC_PER_SEC), 40 * NSEC_PER_SEC);
         h = name_of(7);
         CU_ASSERT_TRUE(name_budget_take(&b, &h, 1000, &first)); /* an old one goes on */
         h = name_of(NAME_BUDGET_NAMES);

@@ -32,6 +32,7 @@ struct server {
         bool dead;
         int tcp;           /* listening */
         atomic_uint asked; /* questions over both */
+        atomic_uint lost;  /* of those for lost* */
         char last[256];
 };
 
@@ -49,9 +50,10 @@ static void put16(uint8_t **p, unsigned v)
         *(*p)++ = (uint8_t)v;
 }
 
-static void put_record(uint8_t **p, unsigned type, unsigned ttl_s, const void *data, size_t n)
+/* owner is where its name stands in the message. */
+static void put_record_of(uint8_t **p, size_t owner, unsigned type, unsigned ttl_s, const void *data, size_t n)
 {
-        put16(p, 0xc00c);
+        put16(p, 0xc000 | (unsigned)owner);
         put16(p, type);
         put16(p, 1);
         put16(p, 0);
@@ -59,6 +61,11 @@ static void put_record(uint8_t **p, unsigned type, unsigned ttl_s, const void *d
         put16(p, (unsigned)n);
         memcpy(*p, data, n);
         *p += n;
+}
+
+static void put_record(uint8_t **p, unsigned type, unsigned ttl_s, const void *data, size_t n)
+{
+        put_record_of(p, 12, type, ttl_s, data, n);
 }
 
 static size_t read_name(const uint8_t *q, size_t n, char ret_name[256])
@@ -90,14 +97,22 @@ static size_t answer(struct server *s, const uint8_t *q, size_t n, bool tcp, uin
         uint8_t *p = out + question_end;
 
         s->asked++;
-        if (!strncmp(s->last, "silent", 6))
+        if (!strncmp(s->last, "silent", 6) || (!strncmp(s->last, "half", 4) && type == 28))
+                return 0;
+        if (!strncmp(s->last, "lost", 4) && s->lost++ < 2) /* one of each type */
                 return 0;
         if (!strncmp(s->last, "nx", 2))
                 rcode = 3;
         if (!strncmp(s->last, "ttl0", 4))
                 ttl_s = 0;
         memcpy(out, q, question_end);
-        if (!rcode && type == 1)
+        if (!strncmp(s->last, "chain", 5)) { /* an alias of `edge`, for a second, which has an address for a minute */
+                put_record(&p, 5, 1, "\4edge", 6);
+                answers++;
+                if (type == 1)
+                        put_record_of(&p, question_end + 12, 1, 60, "\5\5\5\5", 4);
+                answers += type == 1;
+        } else if (!rcode && type == 1)
                 for (; answers < addresses_due(s->last); answers++)
                         put_record(&p, 1, ttl_s, (const uint8_t[]){5, 5, (uint8_t)(answers >> 8), (uint8_t)answers}, 4);
         if (!rcode && type == 28 && !strncmp(s->last, "two", 3)) {
@@ -179,11 +194,11 @@ static int bind_at(unsigned index, int type)
         return fd;
 }
 
-static void world_open(struct world *w, bool first_is_dead)
+static void world_open_with(struct world *w, bool first_is_dead, unsigned servers_n, uint64_t timeout_ms)
 {
         struct hostname addresses[SERVERS];
         struct resolver_config config = {
-                .servers = addresses, .servers_n = SERVERS, .timeout_ms = 200, .cache_max_s = 300};
+                .servers = addresses, .servers_n = servers_n, .timeout_ms = timeout_ms, .cache_max_s = 300};
 
         *w = (struct world){.base = event_base_new()};
         for (unsigned i = 0; i < SERVERS; i++) {
@@ -198,6 +213,11 @@ static void world_open(struct world *w, bool first_is_dead)
         }
         CU_ASSERT_EQUAL_FATAL(pthread_create(&w->servers_thread, NULL, serve, w), 0);
         CU_ASSERT_EQUAL_FATAL(resolver_new(w->base, &config, &w->resolver), 0);
+}
+
+static void world_open(struct world *w, bool first_is_dead)
+{
+        world_open_with(w, first_is_dead, SERVERS, 200);
 }
 
 static void world_close(struct world *w)
@@ -387,6 +407,59 @@ static void test_no_search_domain(void)
         (void)unsetenv("LOCALDOMAIN");
 }
 
+/* A lost packet is not a server's silence: it is asked again well within the time. */
+static void test_a_lost_question_is_sent_again(void)
+{
+        struct world w;
+
+        world_open_with(&w, false, 1, 1500);
+        uint64_t began_ns = clock_monotonic_ns();
+        CU_ASSERT_EQUAL(ask(&w, "lost.example.org").reason, REASON_ALLOWED);
+        uint64_t took_ns = clock_monotonic_ns() - began_ns;
+        CU_ASSERT(took_ns >= 450 * NSEC_PER_MSEC && took_ns < 1200 * NSEC_PER_MSEC);
+        CU_ASSERT_EQUAL(w.servers[0].asked, 4);
+        began_ns = clock_monotonic_ns();
+        CU_ASSERT_EQUAL(ask(&w, "silent.example.org").reason, REASON_DNS_TIMEOUT);
+        took_ns = clock_monotonic_ns() - began_ns;
+        CU_ASSERT(took_ns >= 1400 * NSEC_PER_MSEC && took_ns < 2200 * NSEC_PER_MSEC);
+        CU_ASSERT_EQUAL(w.servers[0].asked, 8);
+        world_close(&w);
+}
+
+/* The least TTL of the chain counts, raised to the floor of two seconds. */
+static void test_chain(void)
+{
+        struct world w;
+
+        world_open(&w, false);
+        struct ask a = ask(&w, "chain.example.org");
+        CU_ASSERT_EQUAL(a.reason, REASON_ALLOWED);
+        CU_ASSERT_EQUAL(a.addresses_n, 1);
+        usleep(1200000);
+        CU_ASSERT(ask(&w, "chain.example.org").at_once);
+        usleep(1200000);
+        CU_ASSERT_FALSE(ask(&w, "chain.example.org").at_once);
+        CU_ASSERT_EQUAL(w.servers[0].asked, 4);
+        world_close(&w);
+}
+
+/* One type without an answer: what the other says is used, but not for long. */
+static void test_half_an_answer(void)
+{
+        struct world w;
+        struct hostname name;
+
+        world_open(&w, false);
+        struct ask a = ask(&w, "half.example.org");
+        CU_ASSERT_EQUAL(a.reason, REASON_ALLOWED);
+        CU_ASSERT_EQUAL(a.addresses_n, 1);
+        CU_ASSERT_EQUAL(hostname_parse("half.example.org", 16, &name), 0);
+        CU_ASSERT(resolver_knows(w.resolver, &name));
+        CU_ASSERT_EQUAL(hostname_parse("other.example.org", 17, &name), 0);
+        CU_ASSERT_FALSE(resolver_knows(w.resolver, &name));
+        world_close(&w);
+}
+
 static int enter_own_network(void)
 {
         struct ifreq up = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -409,6 +482,9 @@ int main(void)
                 {"silence is a timeout", test_silence_is_a_timeout},
                 {"failover", test_failover},
                 {"no search domain", test_no_search_domain},
+                {"a lost question is sent again", test_a_lost_question_is_sent_again},
+                {"a chain of aliases", test_chain},
+                {"half an answer", test_half_an_answer},
                 CU_TEST_INFO_NULL,
         };
         int r = enter_own_network();

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "broker/capacity.h"
+#include "broker/name_budget.h"
 #include "broker/policy_load.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -460,6 +461,34 @@ static void test_requests_per_s(void)
         world_close(&w);
 }
 
+/* Names that the guest makes up are looked up so often and no more; those that the policy spells are. */
+static void test_names_looked_up(void)
+{
+        struct world w;
+        unsigned limited = 0;
+
+        world_open(&w,
+                "network: allowlist_domain\negress_rules:\n  - {pattern: '*.wild.example.org', ports: [80]}\n"
+                "  - {pattern: spelt.example.org, ports: [80]}\n",
+                true);
+        int client = dial(&w);
+        for (unsigned i = 0; i < NAME_BUDGET_LOOKUP_NAMES + 3; i++) {
+                char head[256];
+
+                (void)snprintf(head, sizeof(head),
+                        "HEAD http://n%u.wild.example.org/ HTTP/1.1\r\nHost: n%u.wild.example.org\r\n\r\n", i, i);
+                say(client, head);
+                const char *text = hear(client, "\r\n\r\n");
+                CU_ASSERT((strstr(text, "details=\"rate_limited\"") != NULL) == (i >= NAME_BUDGET_LOOKUP_NAMES));
+                limited += strstr(text, "details=\"rate_limited\"") && strstr(text, "Retry-After: ");
+        }
+        CU_ASSERT_EQUAL(limited, 3);
+        say(client, "HEAD http://spelt.example.org/ HTTP/1.1\r\nHost: spelt.example.org\r\n\r\n");
+        CU_ASSERT_PTR_NULL(strstr(hear(client, "\r\n\r\n"), "rate_limited"));
+        close(client);
+        world_close(&w);
+}
+
 static void test_quota(void)
 {
         struct world w;
@@ -759,6 +788,7 @@ int main(void)
                 {"a VM's share", test_share},
                 {"connections are counted", test_connections_are_counted},
                 {"requests a second", test_requests_per_s},
+                {"names looked up", test_names_looked_up},
                 {"a quota", test_quota},
                 {"a rate", test_rate},
                 {"a rate counts heads", test_rate_of_heads},
