@@ -9,6 +9,7 @@
 #include "guest/init.h"
 #include "guest/options.h"
 #include "guest/self.h"
+#include "guest/selftest.h"
 #include "guest/serve.h"
 #include "guest/vmclock.h"
 #include "proto/base/log.h"
@@ -65,6 +66,8 @@ int main(int argc, char **argv)
         r = parse_options(argc, argv, pid1, &options);
         if (r != 0)
                 return r == OPTIONS_E_HELP ? EXIT_SUCCESS : OPTIONS_E_USAGE;
+        if (options.selftest)
+                return selftest_run(options.json);
         log_setup("wbagent", options.verbose ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO);
         self_bound_heap();
         self_normalise(&config.inherited_nofile);

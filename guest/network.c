@@ -127,6 +127,14 @@ static int append_file(int to, const char *path)
         return got < 0 ? -errno : 0;
 }
 
+const char *network_image_bundle(void)
+{
+        for (size_t i = 0; i < N(image_bundles); i++)
+                if (access(image_bundles[i], R_OK) == 0)
+                        return image_bundles[i];
+        return NULL;
+}
+
 static int append_image_bundle(int to)
 {
         for (size_t i = 0; i < N(image_bundles); i++) {

@@ -29,6 +29,9 @@ struct network_config {
         size_t ca_n;
 };
 
+/* The image's own bundle of certificates, or NULL. */
+const char *network_image_bundle(void);
+
 int network_new(struct agent *agent, struct network **ret);
 
 /* Takes NULL. */

@@ -20,6 +20,8 @@ struct raw_options {
         const char *vmclock;
         const char *host_gone;
         uint64_t host_gone_ms;
+        bool selftest;
+        bool json;
         bool verbose;
         bool version;
 };
@@ -39,6 +41,9 @@ static const struct option_spec specs[] = {
                 "what to do if the host does not activate again after a quiesce or a resume (auto: thaw after a quiesce, else power off)"},
         {"host-gone-after", 0, OPTION_DURATION_MS, offsetof(struct raw_options, host_gone_ms), "DURATION",
                 "how long it has (10m)"},
+        {"selftest", 0, OPTION_FLAG, offsetof(struct raw_options, selftest), NULL,
+                "tell what this kernel and image lack, and what follows; then end"},
+        {"json", 0, OPTION_FLAG, offsetof(struct raw_options, json), NULL, "of the selftest: a JSON array"},
         {"verbose", 'v', OPTION_FLAG, offsetof(struct raw_options, verbose), NULL, "log more"},
         {"version", 0, OPTION_FLAG, offsetof(struct raw_options, version), NULL, "print the version"},
 };
@@ -96,6 +101,10 @@ int agent_options_parse(int argc, char **argv, struct agent_options *ret)
                         &table, "--host-gone wants auto, thaw, power-off or stay, not '%s'", raw.host_gone);
         parsed.host_gone_ms = raw.host_gone_ms;
         parsed.vmclock = raw.vmclock;
+        if (raw.json && !raw.selftest)
+                return options_usage_error(&table, "--json is of --selftest");
+        parsed.selftest = raw.selftest;
+        parsed.json = raw.json;
         parsed.transparent = raw.transparent;
         parsed.no_transparent = raw.no_transparent;
         parsed.no_proxy_variables = raw.no_proxy_variables;

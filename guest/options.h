@@ -13,6 +13,8 @@ struct agent_options {
         struct transport listen; /* path points into argv */
         uint32_t port;
         bool verbose;
+        bool selftest; /* and nothing else */
+        bool json;
         bool transparent; /* asked for; as PID 1 it is so unless it is switched off */
         bool no_transparent;
         bool no_proxy_variables;
