@@ -140,12 +140,16 @@ static int prepare_program(const struct keeper_plan *plan, const struct keeper_p
 
 static void become_program(const struct keeper_plan *plan, const struct keeper_program *program, pid_t keeper_pid)
 {
+        /* By descriptor too: root's builds are often below a home where the program's user may not walk. */
+        _cleanup_close_ int file = open(program->argv[0], O_PATH | O_CLOEXEC);
         int r = prepare_program(plan, program, keeper_pid);
 
         if (r == 0) {
                 execvp(program->argv[0], program->argv);
                 r = -errno;
         }
+        if (r == -EACCES && file >= 0 && strchr(program->argv[0], '/'))
+                (void)execveat(file, "", program->argv, environ, AT_EMPTY_PATH);
         fprintf(stderr, "cannot start %s: %s\n", program->argv[0], strerror(-r));
         fflush(stderr);
         _exit(127);

@@ -260,6 +260,30 @@ static void test_a_confined_program_is_another_user_without_a_network(void)
         keeper_stop(k);
 }
 
+/* As when root has built the programs below a home of mode 0700. */
+static void test_a_confined_program_may_lie_where_its_user_cannot_walk(void)
+{
+        char program[96];
+        char command[192];
+        char *argv[] = {program, (char[]){"-c"}, (char[]){"exit 9"}, NULL};
+        struct keeper_plan plan = {.directory = directory, .uid = 54321, .gid = 54322, .extra_gid = (gid_t)-1};
+        struct keeper *k = NULL;
+
+        if (geteuid() != 0)
+                return;
+        make_directory();
+        (void)snprintf(program, sizeof(program), "%s/sh", directory);
+        (void)snprintf(command, sizeof(command), "install -m 755 /bin/sh %s", program);
+        CU_ASSERT_FATAL(system(command) == 0);
+        plan.programs[KEEPER_MACHINE] = (struct keeper_program){.argv = argv, .log_path = log_path, .confined = true};
+        CU_ASSERT_FATAL(keeper_start(&plan, &k) == 0);
+
+        int status = await_status(k, KEEPER_MACHINE);
+
+        CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+        keeper_stop(k);
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -273,6 +297,8 @@ int main(void)
                 {"a program waits for the path of the one before", test_a_program_waits_for_the_path_of_the_one_before},
                 {"a confined program is another user without a network",
                         test_a_confined_program_is_another_user_without_a_network},
+                {"a confined program may lie where its user cannot walk",
+                        test_a_confined_program_may_lie_where_its_user_cannot_walk},
                 CU_TEST_INFO_NULL,
         };
 
