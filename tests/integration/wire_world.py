@@ -114,7 +114,12 @@ class World(broker_process.Case):
     def fds_n(self):
         """Descriptors but for pipes: a worker keeps up to 32 empty ones."""
         directory = "/proc/%d/fd/" % self.broker_pid()
-        targets = [os.readlink(directory + fd) for fd in os.listdir(directory)]
+        targets = []
+        for fd in os.listdir(directory):
+            try:
+                targets.append(os.readlink(directory + fd))
+            except FileNotFoundError:    # closed since
+                pass
         pipes = sum(target.startswith("pipe:") for target in targets)
         return len(targets) - pipes + max(0, pipes - 2 * 40)
 
