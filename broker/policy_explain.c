@@ -83,13 +83,27 @@ static void say_target(struct say *s, const struct request *request)
                 say(s, ":%u", request->port);
 }
 
+/* Ports of what is neither TLS nor HTTP, or where the server speaks first (IANA's names in their order): ftp, ssh,
+ * telnet, smtp, pop3, imap, ldap, submission, ms-sql-s, mysql, ms-wbt-server, postgresql, amqp, redis, git, memcache,
+ * mongodb. */
+static bool is_opaque_port(uint16_t port)
+{
+        static const uint16_t ports[] = {
+                21, 22, 23, 25, 110, 143, 389, 587, 1433, 3306, 3389, 5432, 5672, 6379, 9418, 11211, 27017};
+
+        for (size_t i = 0; i < sizeof(ports) / sizeof(*ports); i++)
+                if (ports[i] == port)
+                        return true;
+        return false;
+}
+
 /* The line that would allow it. */
 static void say_missing_rule(struct say *s, const struct request *request)
 {
         say(s, "It would take a rule under egress_rules: - {pattern: \"%s\"", request->host.text);
         if (request->port && request->port != 80 && request->port != 443)
                 say(s, ", ports: [%u]", request->port);
-        if (request->protocol == PROTOCOL_TCP)
+        if (request->protocol == PROTOCOL_TCP || (request->protocol == PROTOCOL_AUTO && is_opaque_port(request->port)))
                 say(s, ", protocol: tcp");
         say(s, "}. ");
 }
@@ -152,7 +166,12 @@ static void explain_nearest(
         say(s, "For %s, ", request->host.text);
         say_rule(s, policy, nearest);
         if (reason == REASON_PORT_NOT_ALLOWED) {
-                say(s, " does not allow the port. It would take ");
+                say(s, " does not allow the port. ");
+                if (is_opaque_port(request->port)) {
+                        say_missing_rule(s, request);
+                        return;
+                }
+                say(s, "It would take ");
                 say_ports(s, rule, request->port);
                 say(s, " there. ");
         } else if (reason == REASON_PROTOCOL_NOT_ALLOWED) {

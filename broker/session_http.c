@@ -58,7 +58,12 @@ static void refuse_head(struct session *s)
 
         take_request(s, via_of(s->head));
         s->decision = (struct decision){.reason = refusal->reason, .rule = DECISION_NO_RULE};
-        s->speaks = refusal->reason == REASON_PROTOCOL_NOT_ALLOWED ? SPEAKS_NOTHING : SPEAKS_HTTP;
+        if (refusal->reason == REASON_PROTOCOL_NOT_ALLOWED) { /* no HTTP at all */
+                s->speaks = SPEAKS_NOTHING;
+                session_deny_protocol(s);
+                return;
+        }
+        s->speaks = SPEAKS_HTTP;
         session_deny(s, refusal->reason, refusal->detail);
 }
 

@@ -167,6 +167,7 @@ void session_step_opening(struct session *s);
 /* session_tunnel.c */
 void session_tunnel_opened(struct session *s);
 void session_step_first_bytes(struct session *s);
+void session_deny_protocol(struct session *s);
 void session_relay(struct session *s);
 void session_step_relaying(struct session *s);
 void session_want_relaying(struct session *s);

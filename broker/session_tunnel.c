@@ -10,8 +10,11 @@
  * by being read (session_http.c). Then it is opaque.
  */
 
-static void deny_protocol(struct session *s)
+/* What came is neither TLS nor HTTP: only a rule for anything at all would let it pass, and the refusal says so. */
+void session_deny_protocol(struct session *s)
 {
+        s->request.protocol = PROTOCOL_TCP;
+        (void)session_decide(s);
         session_deny(s, REASON_PROTOCOL_NOT_ALLOWED, NULL);
 }
 
@@ -66,7 +69,7 @@ static void step_hello(struct session *s)
                 s->speaks = SPEAKS_TLS;
                 judge_hello(s);
         } else if (r != CLIENT_HELLO_E_MORE) {
-                deny_protocol(s); /* no ClientHello, so an alert would be understood by nobody */
+                session_deny_protocol(s); /* no ClientHello, so an alert would be understood by nobody */
         } else if (s->client.eof) {
                 session_linger(s);
         }
@@ -85,7 +88,7 @@ void session_step_first_bytes(struct session *s)
         switch (first_byte_of(*buffer_data(&s->client.in))) {
         case FIRST_BYTE_TLS: step_hello(s); break;
         case FIRST_BYTE_HTTP: session_set_state(s, SESSION_INNER_HEAD); break;
-        case FIRST_BYTE_OTHER: deny_protocol(s); break;
+        case FIRST_BYTE_OTHER: session_deny_protocol(s); break;
         }
 }
 
