@@ -15,6 +15,7 @@
 #include "proto/wire/limits.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/guest_command.h"
 #include "tools/wbctl/target.h"
 
 /* An activation's steps have limits of their own in the agent (hooks have 10 s each). */
@@ -275,25 +276,23 @@ static int activate(const struct activate_options *options, const struct target 
         return r;
 }
 
+static int run(void *userdata, const struct target *target, char **args, size_t args_n)
+{
+        const struct activate_options *options = userdata;
+
+        (void)args, (void)args_n;
+        if (options->hostname && (!*options->hostname || strlen(options->hostname) > WB_HOSTNAME_MAX))
+                return options_usage_error(&table, "--hostname wants 1 to %u bytes", WB_HOSTNAME_MAX);
+        return activate(options, target);
+}
+
 int command_activate(int argc, char **argv)
 {
+        static const struct guest_command command = {
+                .table = &table, .target_offset = offsetof(struct activate_options, target), .run = run};
         struct activate_options options = {.timeout_ms = AGENT_CALL_TIMEOUT_MS};
-        struct target target = {0};
-        size_t rest_n;
-        char **rest;
-        int r = options_parse(&table, argc, argv, &options, &rest, &rest_n);
+        int status = guest_command_run(&command, argc, argv, &options);
 
-        if (r == 0 && rest_n)
-                r = options_usage_error(&table, "'%s' is one argument too many", rest[0]);
-        else if (r == 0 && options.hostname && (!*options.hostname || strlen(options.hostname) > WB_HOSTNAME_MAX))
-                r = options_usage_error(&table, "--hostname wants 1 to %u bytes", WB_HOSTNAME_MAX);
-        if (r == 0)
-                r = target_resolve(&table, &options.target, &target);
-        if (r == 0)
-                r = activate(&options, &target);
-        else if (r == OPTIONS_E_HELP)
-                r = 0;
-        target_done(&target);
         option_strings_done(&options.secrets);
-        return r < 0 ? EXIT_FAILED : r;
+        return status;
 }

@@ -63,6 +63,15 @@ int agent_call_ask(const struct target *target, uint64_t timeout_ms, const Wb__T
         return r;
 }
 
+int agent_call_tell(const struct target *target, uint64_t timeout_ms, const Wb__ToAgent *order)
+{
+        Wb__FromAgent *answer = NULL;
+        int r = agent_call_ask(target, timeout_ms, order, WB__FROM_AGENT__BODY_OK, &answer);
+
+        codec_free_from_agent(answer);
+        return r;
+}
+
 bool agent_call_is_secret_name(const char *text, size_t n)
 {
         static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";

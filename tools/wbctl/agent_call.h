@@ -24,6 +24,9 @@ int agent_call_dial(const struct target *target, uint64_t timeout_ms, int *ret_f
 int agent_call_ask(const struct target *target, uint64_t timeout_ms, const Wb__ToAgent *question,
         Wb__FromAgent__BodyCase wanted, Wb__FromAgent **ret);
 
+/* The same where Ok is all that is answered. */
+int agent_call_tell(const struct target *target, uint64_t timeout_ms, const Wb__ToAgent *order);
+
 /* Says what came instead of an answer: r of client_call_receive(), or an Error, or something else. Answers EXIT_FAILED.
  */
 int agent_call_failed(int r, const Wb__FromAgent *m);

@@ -7,6 +7,7 @@
 #include "proto/wire/codec.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/guest_command.h"
 #include "tools/wbctl/statistics.h"
 #include "tools/wbctl/target.h"
 
@@ -69,13 +70,15 @@ static void print_json(const Wb__Info *info)
         json_decref(root);
 }
 
-static int show(const struct info_options *options, const struct target *target)
+static int run(void *userdata, const struct target *target, char **args, size_t args_n)
 {
+        const struct info_options *options = userdata;
         Wb__InfoRequest request = WB__INFO_REQUEST__INIT;
         Wb__ToAgent question = WB__TO_AGENT__INIT;
         Wb__FromAgent *answer;
         int r;
 
+        (void)args, (void)args_n;
         question.body_case = WB__TO_AGENT__BODY_INFO;
         question.info = &request;
         r = agent_call_ask(target, options->timeout_ms, &question, WB__FROM_AGENT__BODY_INFO, &answer);
@@ -91,20 +94,9 @@ static int show(const struct info_options *options, const struct target *target)
 
 int command_info(int argc, char **argv)
 {
+        static const struct guest_command command = {
+                .table = &table, .target_offset = offsetof(struct info_options, target), .run = run};
         struct info_options options = {.timeout_ms = AGENT_CALL_TIMEOUT_MS};
-        struct target target = {0};
-        size_t rest_n;
-        char **rest;
-        int r = options_parse(&table, argc, argv, &options, &rest, &rest_n);
 
-        if (r == 0 && rest_n)
-                r = options_usage_error(&table, "'%s' is one argument too many", rest[0]);
-        if (r == 0)
-                r = target_resolve(&table, &options.target, &target);
-        if (r == 0)
-                r = show(&options, &target);
-        else if (r == OPTIONS_E_HELP)
-                r = 0;
-        target_done(&target);
-        return r < 0 ? EXIT_FAILED : r;
+        return guest_command_run(&command, argc, argv, &options);
 }

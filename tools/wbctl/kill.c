@@ -8,9 +8,9 @@
 
 #include "proto/base/options.h"
 #include "proto/base/parse.h"
-#include "proto/wire/codec.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/guest_command.h"
 #include "tools/wbctl/target.h"
 
 struct kill_options {
@@ -58,40 +58,32 @@ static int parse_signal(const char *text, uint32_t *ret)
         return -EINVAL;
 }
 
-static int kill_exec(const struct kill_options *o, const char *id)
+static int run(void *userdata, const struct target *target, char **args, size_t args_n)
 {
+        const struct kill_options *o = userdata;
         Wb__ExecKill m = WB__EXEC_KILL__INIT;
-        Wb__ToAgent question = WB__TO_AGENT__INIT;
-        struct target target = {0};
-        Wb__FromAgent *answer;
-        int r;
+        Wb__ToAgent order = WB__TO_AGENT__INIT;
 
+        (void)args_n;
         if (o->signal && parse_signal(o->signal, &m.signal) < 0)
                 return options_usage_error(&table, "--signal wants a signal's name, not '%s'", o->signal);
-        m.id = (char *)(uintptr_t)id;
-        question.body_case = WB__TO_AGENT__BODY_EXEC_KILL;
-        question.exec_kill = &m;
-        r = target_resolve(&table, &o->target, &target);
-        if (r == 0)
-                r = agent_call_ask(&target, o->connect_ms, &question, WB__FROM_AGENT__BODY_OK, &answer);
-        if (r == 0)
-                codec_free_from_agent(answer);
-        target_done(&target);
-        return r;
+        m.id = args[0];
+        order.body_case = WB__TO_AGENT__BODY_EXEC_KILL;
+        order.exec_kill = &m;
+        return agent_call_tell(target, o->connect_ms, &order);
 }
 
 int command_kill(int argc, char **argv)
 {
+        static const struct guest_command command = {
+                .table = &table,
+                .target_offset = offsetof(struct kill_options, target),
+                .args_least = 1,
+                .args_most = 1,
+                .args_wanted = "one ID is needed",
+                .run = run,
+        };
         struct kill_options options = {.connect_ms = AGENT_CALL_TIMEOUT_MS};
-        size_t rest_n;
-        char **rest;
-        int r = options_parse(&table, argc, argv, &options, &rest, &rest_n);
 
-        if (r == 0 && rest_n != 1)
-                r = options_usage_error(&table, "one ID is needed");
-        if (r == 0)
-                r = kill_exec(&options, rest[0]);
-        else if (r == OPTIONS_E_HELP)
-                r = 0;
-        return r < 0 ? EXIT_FAILED : r;
+        return guest_command_run(&command, argc, argv, &options);
 }

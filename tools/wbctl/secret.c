@@ -76,16 +76,11 @@ static int send_put(const struct secret_options *o, const struct target *target,
 {
         Wb__SecretPut put = WB__SECRET_PUT__INIT;
         Wb__ToAgent question = WB__TO_AGENT__INIT;
-        Wb__FromAgent *answer;
-        int r;
 
         put.secret = secret;
         question.body_case = WB__TO_AGENT__BODY_SECRET_PUT;
         question.secret_put = &put;
-        r = agent_call_ask(target, o->timeout_ms, &question, WB__FROM_AGENT__BODY_OK, &answer);
-        if (r == 0)
-                codec_free_from_agent(answer);
-        return r;
+        return agent_call_tell(target, o->timeout_ms, &question);
 }
 
 static int put(const struct secret_options *o, const struct target *target, char *const *rest, size_t rest_n)
@@ -120,16 +115,11 @@ static int revoke_one(const struct secret_options *o, const struct target *targe
 {
         Wb__SecretRevoke m = WB__SECRET_REVOKE__INIT;
         Wb__ToAgent question = WB__TO_AGENT__INIT;
-        Wb__FromAgent *answer;
-        int r;
 
         m.name = name;
         question.body_case = WB__TO_AGENT__BODY_SECRET_REVOKE;
         question.secret_revoke = &m;
-        r = agent_call_ask(target, o->timeout_ms, &question, WB__FROM_AGENT__BODY_OK, &answer);
-        if (r == 0)
-                codec_free_from_agent(answer);
-        return r;
+        return agent_call_tell(target, o->timeout_ms, &question);
 }
 
 /* All of them, also when one is not there. */

@@ -2,9 +2,9 @@
 #include <stdbool.h>
 
 #include "proto/base/options.h"
-#include "proto/wire/codec.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/guest_command.h"
 #include "tools/wbctl/target.h"
 
 struct shutdown_options {
@@ -29,39 +29,24 @@ static const struct option_table table = {
         .intermixed = true,
 };
 
-static int end_guest(const struct shutdown_options *options, const struct target *target)
+static int run(void *userdata, const struct target *target, char **args, size_t args_n)
 {
+        const struct shutdown_options *options = userdata;
         Wb__Shutdown shutdown = WB__SHUTDOWN__INIT;
-        Wb__ToAgent question = WB__TO_AGENT__INIT;
-        Wb__FromAgent *answer;
-        int r;
+        Wb__ToAgent order = WB__TO_AGENT__INIT;
 
+        (void)args, (void)args_n;
         shutdown.kind = options->reboot ? WB__SHUTDOWN__KIND__REBOOT : WB__SHUTDOWN__KIND__POWER_OFF;
-        question.body_case = WB__TO_AGENT__BODY_SHUTDOWN;
-        question.shutdown = &shutdown;
-        r = agent_call_ask(target, options->timeout_ms, &question, WB__FROM_AGENT__BODY_OK, &answer);
-        if (r != 0)
-                return r;
-        codec_free_from_agent(answer);
-        return 0;
+        order.body_case = WB__TO_AGENT__BODY_SHUTDOWN;
+        order.shutdown = &shutdown;
+        return agent_call_tell(target, options->timeout_ms, &order);
 }
 
 int command_shutdown(int argc, char **argv)
 {
+        static const struct guest_command command = {
+                .table = &table, .target_offset = offsetof(struct shutdown_options, target), .run = run};
         struct shutdown_options options = {.timeout_ms = AGENT_CALL_TIMEOUT_MS};
-        struct target target = {0};
-        size_t rest_n;
-        char **rest;
-        int r = options_parse(&table, argc, argv, &options, &rest, &rest_n);
 
-        if (r == 0 && rest_n)
-                r = options_usage_error(&table, "'%s' is one argument too many", rest[0]);
-        if (r == 0)
-                r = target_resolve(&table, &options.target, &target);
-        if (r == 0)
-                r = end_guest(&options, &target);
-        else if (r == OPTIONS_E_HELP)
-                r = 0;
-        target_done(&target);
-        return r < 0 ? EXIT_FAILED : r;
+        return guest_command_run(&command, argc, argv, &options);
 }

@@ -7,6 +7,7 @@
 #include "proto/wire/codec.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/guest_command.h"
 #include "tools/wbctl/target.h"
 
 struct sync_options {
@@ -32,13 +33,15 @@ static const struct option_table table = {
         .intermixed = true,
 };
 
-static int synchronize(const struct sync_options *o, const struct target *target)
+static int run(void *userdata, const struct target *target, char **args, size_t args_n)
 {
+        const struct sync_options *o = userdata;
         Wb__Sync m = WB__SYNC__INIT;
         Wb__ToAgent question = WB__TO_AGENT__INIT;
         Wb__FromAgent *answer;
         int r;
 
+        (void)args, (void)args_n;
         m.trim = o->trim;
         question.body_case = WB__TO_AGENT__BODY_SYNC;
         question.sync = &m;
@@ -53,20 +56,9 @@ static int synchronize(const struct sync_options *o, const struct target *target
 
 int command_sync(int argc, char **argv)
 {
+        static const struct guest_command command = {
+                .table = &table, .target_offset = offsetof(struct sync_options, target), .run = run};
         struct sync_options options = {.timeout_ms = 60000};
-        struct target target = {0};
-        size_t rest_n;
-        char **rest;
-        int r = options_parse(&table, argc, argv, &options, &rest, &rest_n);
 
-        if (r == 0 && rest_n)
-                r = options_usage_error(&table, "'%s' is one argument too many", rest[0]);
-        if (r == 0)
-                r = target_resolve(&table, &options.target, &target);
-        if (r == 0)
-                r = synchronize(&options, &target);
-        else if (r == OPTIONS_E_HELP)
-                r = 0;
-        target_done(&target);
-        return r < 0 ? EXIT_FAILED : r;
+        return guest_command_run(&command, argc, argv, &options);
 }
