@@ -491,8 +491,10 @@ class Control(Case):
         """All are at their end 100 ms after it was asked for."""
         for s in sockets:
             self.assertEqual(s.recv(10), b"")
+        took_s = time.monotonic() - began
+        for s in sockets:
             s.close()
-        self.assertLess(time.monotonic() - began, 0.1)
+        self.assertLess(took_s, 0.1)
 
     def test_live_connections_are_cut_within_100_ms(self):
         self.config([self.vm("a", policy="service.yaml"), self.vm("b", policy="service.yaml")], **self.origin())
