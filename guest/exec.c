@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -260,6 +261,20 @@ static void on_emptied(evutil_socket_t fd, short events, void *userdata)
         }
 }
 
+static uint64_t bounding_set(void)
+{
+        uint64_t all = 0;
+
+        for (int cap = 0; cap < 64; cap++) {
+                int r = prctl(PR_CAPBSET_READ, cap);
+
+                if (r < 0)
+                        break; /* the kernel has no more */
+                all |= (uint64_t)r << cap;
+        }
+        return all;
+}
+
 int exec_table_new(struct agent *agent, struct exec_table **ret)
 {
         struct exec_table *t = calloc(1, sizeof(*t));
@@ -268,6 +283,7 @@ int exec_table_new(struct agent *agent, struct exec_table **ret)
         if (!t)
                 return -ENOMEM;
         t->agent = agent;
+        t->caps = bounding_set();
         TAILQ_INIT(&t->execs);
         (void)signal(SIGPIPE, SIG_IGN); /* a command that closes its stdin is no reason to end */
         t->inotify_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);

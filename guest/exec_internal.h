@@ -98,6 +98,7 @@ TAILQ_HEAD(exec_list, exec);
 struct exec_table {
         struct agent *agent;
         struct cgroup_tree *cgroups; /* NULL: none */
+        uint64_t caps;               /* of the agent's bounding set, which never grows */
         int inotify_fd;
         struct event emptied;   /* a cgroup */
         struct exec_list execs; /* oldest first; the ended ones in the order of their end */

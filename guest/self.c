@@ -31,6 +31,8 @@
 #define OOM_SCORE_FILE "/proc/self/oom_score_adj"
 #define OOM_SCORE_STEP 10
 
+const int self_ignored[SELF_IGNORED_N] = {SIGPIPE, SIGHUP};
+
 static void reset_signals(void)
 {
         struct sigaction dfl = {.sa_handler = SIG_DFL}, ign = {.sa_handler = SIG_IGN};
@@ -38,8 +40,8 @@ static void reset_signals(void)
 
         for (int i = 1; i < NSIG; i++)
                 (void)sigaction(i, &dfl, NULL);
-        (void)sigaction(SIGPIPE, &ign, NULL);
-        (void)sigaction(SIGHUP, &ign, NULL);
+        for (size_t i = 0; i < SELF_IGNORED_N; i++)
+                (void)sigaction(self_ignored[i], &ign, NULL);
         (void)sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }

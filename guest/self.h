@@ -12,6 +12,10 @@
  */
 void self_normalise(struct rlimit *ret_nofile);
 
+/* What it ignores, and a child is not to. */
+#define SELF_IGNORED_N 2
+extern const int self_ignored[SELF_IGNORED_N];
+
 /*
  * glibc raises these thresholds by itself when large blocks come and go, and then keeps what was freed; a guest wants
  * its memory back.

@@ -20,7 +20,7 @@
 static pid_t make_child(int cgroup_fd, bool *ret_joined)
 {
         struct clone_args args = {
-                .flags = CLONE_INTO_CGROUP,
+                .flags = CLONE_INTO_CGROUP | CLONE_CLEAR_SIGHAND,
                 .exit_signal = SIGCHLD,
                 .cgroup = (uint64_t)cgroup_fd,
         };
@@ -58,6 +58,7 @@ int spawn(const struct spawn *spec, pid_t *ret_pid, int *ret_status_fd)
 
                 if (joined)
                         child.cgroup_fd = -1;
+                child.signals_cleared = joined;
                 if (spec->report_fd >= 0)
                         keeper_run(&child, status[1]);
                 spawn_child(&child, status[1]);

@@ -45,6 +45,7 @@ struct spawn {
         size_t filter_n;                  /* 0: none */
         bool filter_asked;                /* else an agent that may not set one goes without */
         int cgroup_fd;                    /* -1: none */
+        bool signals_cleared;             /* set by spawn(): no handler of the agent's is left, only what it ignores */
         int report_fd; /* not -1: a keeper stands between, and reports there (guest/keeper.h); the pid is the keeper's
                         */
 };

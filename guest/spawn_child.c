@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "guest/secret_mount.h"
+#include "guest/self.h"
 #include "guest/spawn.h"
 
 #define STDIO_FDS 3
@@ -45,12 +46,17 @@ static _Noreturn void fail(const struct child *c, enum spawn_stage stage)
         fail_at(c, stage, 0);
 }
 
-static void reset_signals(void)
+static void reset_signals(const struct child *c)
 {
         struct sigaction by_default;
 
         memset(&by_default, 0, sizeof(by_default));
         by_default.sa_handler = SIG_DFL;
+        if (c->spec->signals_cleared) {
+                for (size_t i = 0; i < SELF_IGNORED_N; i++)
+                        (void)syscall(SYS_rt_sigaction, self_ignored[i], &by_default, NULL, 8);
+                return;
+        }
         for (int i = 1; i <= 64; i++)
                 (void)syscall(SYS_rt_sigaction, i, &by_default, NULL, 8); /* also the two that libc keeps to itself */
 }
@@ -281,7 +287,7 @@ _Noreturn void spawn_child(const struct spawn *spec, int status_fd)
         struct child c = {.spec = spec, .status_fd = status_fd};
         sigset_t none;
 
-        reset_signals();
+        reset_signals(&c);
         if (setsid() < 0)
                 fail(&c, SPAWN_INTERNAL);
         join_cgroup(&c);
