@@ -69,6 +69,7 @@ static void finish(struct activation *a, bool ok)
                 network_stop(agent->network);
                 standstill_goes_on(agent->standstill, a->was_open);
         }
+        a->record->ended_ns = clock_monotonic_ns();
         send_done(a, ok);
         agent->activation = NULL;
         activation_drop(a);

@@ -38,8 +38,9 @@ struct activation_record {
         uint64_t generation; /* a new one must be greater */
         uint8_t nonce[WB_NONCE_BYTES];
         bool nonce_set;
-        bool opened;    /* the gate has been open: there may be workloads */
-        size_t steps_n; /* that have run */
+        bool opened;       /* the gate has been open: there may be workloads */
+        size_t steps_n;    /* that have run */
+        uint64_t ended_ns; /* CLOCK_MONOTONIC; 0: none has */
         struct report steps[ACTIVATE_STEPS];
 };
 

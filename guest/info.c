@@ -35,6 +35,7 @@ enum fact {
         FACT_RESUMES,
         FACT_STANDSTILL,
         FACT_CLOCK,
+        FACT_ACTIVATED,
         FACTS,
 };
 
@@ -76,6 +77,15 @@ static void add_ptp(struct facts *f)
         add(f, "ptp_kvm", clock_read_ptp(&offset, name) == 0 ? name : "no");
 }
 
+static void add_activated(const struct activation_record *last, struct facts *f)
+{
+        char text[48] = "never";
+
+        if (last->ended_ns)
+                (void)snprintf(text, sizeof(text), "%.1f s ago", (double)(clock_monotonic_ns() - last->ended_ns) / 1e9);
+        add(f, "last_activation", text);
+}
+
 static void add_standstill(const struct agent *agent, struct facts *f)
 {
         char clock[160], sources[64], seen[64], standstill[64];
@@ -87,6 +97,7 @@ static void add_standstill(const struct agent *agent, struct facts *f)
         add(f, "standstill", standstill);
         clock_watch_describe(agent->clock, clock, sizeof(clock));
         add(f, "clock_check", clock);
+        add_activated(agent->last, f);
 }
 
 static void gather(struct agent *agent, struct facts *f)

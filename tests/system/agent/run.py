@@ -5,7 +5,7 @@
     run.py --wbagent F --wbctl F --wbvsock F --builder images/microvm/build [--cache D] [--qemu F]
 
 77: what it needs is not to be had."""
-import argparse, glob, json, os, shutil, subprocess, sys, tempfile, time
+import argparse, glob, json, os, shutil, socket, struct, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wbvsock"))
 import vm as wbvsock_vm
@@ -113,6 +113,96 @@ def check_only_the_host_may_speak(g, modules):
     assert json.loads(g.wbctl("info", "--json"))["state"] == "open"
 
 
+# ---- what is there in a machine of its own alone
+
+def check_selftest(g):
+    checks = {c["name"]: c for c in json.loads(g.wbctl("exec", "--", "/proc/1/exe", "--selftest", "--json"))}
+    lacking = [n for n, c in checks.items() if c["need"] == "required" and not c["ok"]]
+    assert not lacking, lacking
+    assert all(checks[n]["ok"] for n in ("cgroup2", "memory", "pids", "cpu", "io", "pty", "fsopen", "seccomp")), checks
+
+
+def varint(n):
+    out = b""
+    while n > 0x7f:
+        out, n = out + bytes([n & 0x7f | 0x80]), n >> 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    return varint(number << 3) + varint(value) if isinstance(value, int) else varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def fields(data):
+    found, at = {}, 0
+
+    def number():
+        nonlocal at
+        value = shift = 0
+        while True:
+            value, shift, at = value | (data[at] & 0x7f) << shift, shift + 7, at + 1
+            if data[at - 1] < 0x80:
+                return value
+    while at < len(data):
+        key = number()
+        value = number()
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        found[key >> 3] = value
+    return found
+
+
+def check_clock_once(g, skew_ns):
+    """A ClockCheck from a host whose clock is that much ahead; the guest's report: what it did, offset, bound, drift."""
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(60)
+    s.connect(g.path("v"))
+    s.sendall(b"CONNECT 1024\n")
+    stream = s.makefile("rb")
+    assert stream.readline().startswith(b"OK ")
+    s.sendall(struct.pack(">I", 3) + field(67, b""))
+    while True:
+        m = fields(stream.read(struct.unpack(">I", stream.read(4))[0]))
+        if 24 in m:
+            sample = field(24, field(1, fields(m[24])[1]) + field(2, time.time_ns() + skew_ns))
+            s.sendall(struct.pack(">I", len(sample)) + sample)
+            continue
+        assert 73 in m, m
+        report = fields(m[73])
+        offset = report.get(3, 0)
+        return report[1].decode(), offset >> 1 ^ -(offset & 1), report[4], report.get(5, 0)
+
+
+def check_clock(g):
+    done, offset, bound, _ = check_clock_once(g, 0)
+    if bound > 20e6:
+        print("skipped: the machine is too busy for clocks, bound", bound)
+        return
+    assert done in ("left alone", "slewed") and abs(offset) < 100e6, (done, offset, bound)
+    done, offset, bound, _ = check_clock_once(g, 80 * 10**6)
+    assert done == "slewed" and 30e6 < offset < 128e6, (done, offset, bound)
+    before = float(g.shell("date +%s"))
+    done, offset, bound, known = check_clock_once(g, 10**10)
+    assert done == "stepped" and abs(offset - 10**10) < 1e9 and not known, (done, offset, bound, known)     # that is no drift
+    assert float(g.shell("date +%s")) - before >= 9
+    time.sleep(1.5)
+    done, offset, bound, known = check_clock_once(g, 10**10)
+    assert done in ("left alone", "slewed") and abs(offset) < 100e6 and known, (done, offset, bound, known)
+    assert "drift" in json.loads(g.wbctl("info", "--json"))["facts"]["clock_check"]
+    assert check_clock_once(g, 0)[0] == "stepped"           # and back
+
+
+def check_limits(g):
+    g.wbctl("exec", "--io", "1M", "--memory", "32M", "--", "true")
+    assert g.wbctl("exec", "--user", "1234:1234", "--", "sh", "-c", "grep Seccomp: /proc/self/status").split() == ["Seccomp:", "2"]
+    g.wbctl("exec", "--user", "1234:1234", "--", "socat", "-u", "VSOCK-CONNECT:2:1025", "-", status=1)
+
+
+def check_standstill(g):
+    info = json.loads(g.wbctl("info", "--json"))["facts"]
+    assert "uevent" in info["resume_watch"] and "vsock" in info["resume_watch"] and info["resumes_unannounced"] == "0", info
+
+
 def check_end(g, *how):
     g.wbctl("shutdown", *how)
     assert g.qemu.wait(30) == 0
@@ -133,6 +223,10 @@ def run(arguments):
             check_world(one)
             check_oom_protection(one)
             check_only_the_host_may_speak(one, modules)
+            check_selftest(one)
+            check_clock(one)
+            check_limits(one)
+            check_standstill(one)
             check_end(one)
             check_end(two, "--reboot")
     print("all checks passed")
