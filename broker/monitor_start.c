@@ -36,8 +36,12 @@ int broker_identity_find(const char *user, struct broker_identity *ret)
         if (user && geteuid() == 0) {
                 errno = 0;
                 pw = getpwnam(user);
-                if (!pw)
-                        return log_errno(errno ? -errno : -ENOENT, "user '%s' of the configuration", user);
+                if (!pw && errno)
+                        return log_errno(-errno, "user '%s' of the configuration", user);
+                if (!pw) {
+                        log_error("there is no user '%s', which the configuration names", user);
+                        return -ENOENT;
+                }
                 id.drop = true;
                 id.uid = pw->pw_uid;
                 id.gid = pw->pw_gid;

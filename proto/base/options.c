@@ -9,6 +9,8 @@
 
 #include "proto/base/parse.h"
 
+#define HELP_COLUMN 32
+
 static void *member(const struct option_spec *spec, void *target)
 {
         return (char *)target + spec->offset;
@@ -44,7 +46,11 @@ static void print_help(const struct option_table *table)
                 (void)snprintf(left, sizeof(left), "%c%c%s --%s%s%s", s->letter ? '-' : ' ',
                         s->letter ? s->letter : ' ', s->letter ? "," : " ", s->name, s->value ? " " : "",
                         s->value ? s->value : "");
-                printf("  %-32s %s\n", left, s->help);
+                /* What is too wide has its words on the next line, so that all stand in one column. */
+                if (strlen(left) > HELP_COLUMN)
+                        printf("  %s\n  %-*s %s\n", left, HELP_COLUMN, "", s->help);
+                else
+                        printf("  %-*s %s\n", HELP_COLUMN, left, s->help);
         }
         printf("      %-28s %s\n", "--help", "this text");
         if (table->example)

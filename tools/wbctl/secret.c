@@ -223,6 +223,15 @@ static int run_action(size_t i, int argc, char **argv)
         return r < 0 ? EXIT_FAILED : r;
 }
 
+static int usage(FILE *to)
+{
+        fprintf(to, "usage: wbctl secret ACTION ...\n\nactions:\n");
+        for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+                fprintf(to, "  %-4s %s\n", actions[i].name, actions[i].table->summary);
+        fprintf(to, "\nwbctl secret ACTION --help shows its options and an example.\n");
+        return to == stdout ? 0 : EXIT_USAGE;
+}
+
 int command_secret(int argc, char **argv)
 {
         bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
@@ -230,6 +239,5 @@ int command_secret(int argc, char **argv)
         for (size_t i = 0; argc > 1 && i < sizeof(actions) / sizeof(actions[0]); i++)
                 if (strcmp(argv[1], actions[i].name) == 0)
                         return run_action(i, argc - 1, argv + 1);
-        fprintf(help ? stdout : stderr, "usage: wbctl secret put|rm|ls TARGET ...\n");
-        return help ? 0 : EXIT_USAGE;
+        return usage(help ? stdout : stderr);
 }

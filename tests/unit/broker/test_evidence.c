@@ -269,6 +269,19 @@ static int leave(void *userdata)
         return pid;
 }
 
+/* Not below a chroot, nor where the administrator forbids it. */
+static bool can_leave(int namespace)
+{
+        int status = -1;
+        pid_t child = fork();
+
+        CU_ASSERT_TRUE_FATAL(child >= 0);
+        if (child == 0)
+                _exit(unshare(namespace) < 0);
+        CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+        return status == 0;
+}
+
 static void test_namespaces_of_its_own(void)
 {
         static const struct {
@@ -285,8 +298,13 @@ static void test_namespaces_of_its_own(void)
                 return;
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
                 int namespace = rows[i].namespace;
-                struct layers layers = look(leave, &namespace, NULL);
+                struct layers layers;
 
+                if (namespace == CLONE_NEWUSER && !can_leave(namespace)) {
+                        printf("(left out: no user namespaces can be made here) ");
+                        continue;
+                }
+                layers = look(leave, &namespace, NULL);
                 for (size_t j = 0; j < sizeof(rows) / sizeof(*rows); j++)
                         expect(&layers, rows[j].layer, i == j ? LAYER_PRESENT : LAYER_ABSENT);
         }

@@ -421,7 +421,8 @@ static void test_a_lost_question_is_sent_again(void)
         began_ns = clock_monotonic_ns();
         CU_ASSERT_EQUAL(ask(&w, "silent.example.org").reason, REASON_DNS_TIMEOUT);
         took_ns = clock_monotonic_ns() - began_ns;
-        CU_ASSERT(took_ns >= 1400 * NSEC_PER_MSEC && took_ns < 2200 * NSEC_PER_MSEC);
+        /* c-ares from 1.22 on waits up to half as long the second time, by chance. */
+        CU_ASSERT(took_ns >= 950 * NSEC_PER_MSEC && took_ns < 2200 * NSEC_PER_MSEC);
         CU_ASSERT_EQUAL(w.servers[0].asked, 8);
         world_close(&w);
 }
