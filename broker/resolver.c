@@ -23,6 +23,12 @@
  */
 #define RESEND_FROM_MS 1500u
 
+/*
+ * Newer c-ares (1.34) waits as long as it thinks that a server needs, 250 ms for a quick one, whatever it was told. A
+ * name that has to be looked up far away takes longer: what ends early is asked again while this much is left.
+ */
+#define LAST_AGAIN_PERCENT 25u
+
 LIST_HEAD(watch_list, watch);
 LIST_HEAD(question_list, question);
 LIST_HEAD(waiter_list, resolver_waiter);
@@ -35,12 +41,20 @@ struct watch {
         struct event event;
 };
 
+/* One of a question's two queries. */
+struct query {
+        struct question *question;
+        int family;
+};
+
 /* A name that is being asked for. A and AAAA are two queries, so that the end of each is known by itself. */
 struct question {
         LIST_ENTRY(question) in_resolver; /* in flight, or finished and not delivered */
         struct resolver *resolver;
         struct hostname name;
         struct waiter_list waiters;
+        struct query queries[2];
+        uint64_t ask_again_until_ns;
         unsigned pending; /* queries, and one while it is being started */
         bool timed_out;   /* a type had no answer in time */
         bool failed;      /* a type had an answer that is none */
@@ -55,6 +69,7 @@ struct resolver {
         ares_channel channel;
         struct dns_cache *cache;
         uint64_t cache_max_s;
+        uint64_t timeout_ms;
         struct hostname *servers;
         size_t servers_n;
         bool rotate;        /* the first server let a question time out */
@@ -238,15 +253,20 @@ static void take_addresses(struct question *q, const struct ares_addrinfo *info)
         }
 }
 
+static void ask(struct query *query);
+
 /* One type's answer. Runs inside of c-ares: the waiters are told from the loop. */
 static void on_answer(void *userdata, int status, int timeouts, struct ares_addrinfo *info)
 {
-        struct question *q = userdata;
+        struct query *query = userdata;
+        struct question *q = query->question;
 
         if (timeouts)
                 q->resolver->rotate = true;
         if (status == ARES_SUCCESS && info)
                 take_addresses(q, info);
+        else if (status == ARES_ETIMEOUT && clock_monotonic_ns() < q->ask_again_until_ns)
+                ask(query);
         else if (status == ARES_ETIMEOUT)
                 q->timed_out = true;
         else if (status != ARES_ENODATA && status != ARES_ENOTFOUND)
@@ -320,15 +340,26 @@ static void on_deliver(evutil_socket_t fd, short what, void *userdata)
                 rotate_servers(r);
 }
 
+static void ask(struct query *query)
+{
+        const struct ares_addrinfo_hints hints = {
+                .ai_flags = ARES_AI_NOSORT, .ai_socktype = SOCK_STREAM, .ai_family = query->family};
+        struct question *q = query->question;
+
+        q->pending++;
+        ares_getaddrinfo(q->resolver->channel, q->name.text, NULL, &hints, on_answer, query);
+}
+
 static void start(struct resolver *r, struct question *q)
 {
-        struct ares_addrinfo_hints hints = {.ai_flags = ARES_AI_NOSORT, .ai_socktype = SOCK_STREAM};
+        uint64_t time_ms = r->timeout_ms * r->servers_n;
 
-        q->pending = 3;
-        hints.ai_family = AF_INET6;
-        ares_getaddrinfo(r->channel, q->name.text, NULL, &hints, on_answer, q);
-        hints.ai_family = AF_INET;
-        ares_getaddrinfo(r->channel, q->name.text, NULL, &hints, on_answer, q);
+        q->ask_again_until_ns = clock_monotonic_ns() + time_ms * (100 - LAST_AGAIN_PERCENT) / 100 * NSEC_PER_MSEC;
+        q->queries[0] = (struct query){q, AF_INET6};
+        q->queries[1] = (struct query){q, AF_INET};
+        q->pending = 1;
+        ask(&q->queries[0]);
+        ask(&q->queries[1]);
         if (!--q->pending)
                 finish(q);
         schedule(r);
@@ -407,6 +438,7 @@ int resolver_configure(struct resolver *r, const struct resolver_config *config)
         r->servers = STEAL(servers);
         r->servers_n = config->servers_n;
         r->cache_max_s = config->cache_max_s;
+        r->timeout_ms = config->timeout_ms;
         return channel_open(r, config->timeout_ms);
 }
 
