@@ -13,6 +13,7 @@
 #include "guest/exec.h"
 #include "guest/filesystems_hold.h"
 #include "guest/resume.h"
+#include "guest/sentinel.h"
 #include "guest/standstill.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -61,6 +62,8 @@ static void finish(struct activation *a, bool ok)
                 log_info("activated, generation %" PRIu64, a->generation);
                 a->record->opened = true;
                 standstill_end(agent->standstill);
+                if (network_has_egress(agent->network))
+                        sentinel_post(agent->sentinel);
         } else {
                 log_warning("activation %" PRIu64 " failed at %s: %s", a->generation, activate_step_name(a->step),
                         current_report(a)->detail);

@@ -16,6 +16,7 @@
 #include "guest/filesystems_hold.h"
 #include "guest/forward.h"
 #include "guest/resume.h"
+#include "guest/sentinel.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
@@ -34,6 +35,7 @@ static int run_freeze(struct activation *a, struct report *report)
 {
         int r;
 
+        sentinel_withdraw(a->agent->sentinel);
         network_stop(a->agent->network); /* connections of the life before lead nowhere */
         forwards_stop(a->agent->forwards);
         files_stop(a->agent->files);

@@ -27,6 +27,7 @@ struct forwards;
 struct network;
 struct resume_watch;
 struct secret_store;
+struct sentinel;
 struct standstill_watch;
 
 /* Why the loop ended; main acts on it. */
@@ -60,6 +61,7 @@ struct agent {
         bool disks_held; /* filesystems are frozen, as long as disks_fd is open (guest/filesystems_hold) */
         int disks_fd;
         struct resume_watch *resume;
+        struct sentinel *sentinel;
         struct clock_watch *clock;
         struct standstill_watch *standstill;
         struct activation *activation;  /* the one that runs now, or NULL */

@@ -311,6 +311,11 @@ int network_resume(struct network *network, struct report *report)
         return r;
 }
 
+bool network_has_egress(const struct network *network)
+{
+        return network->egress;
+}
+
 const char *network_forwarder_state(const struct network *network)
 {
         if (child_is_running(&network->forwarder))

@@ -29,6 +29,9 @@ struct network_config {
         size_t ca_n;
 };
 
+/* Does a broker listen on the host? */
+bool network_has_egress(const struct network *network);
+
 /* The image's own bundle of certificates, or NULL. */
 const char *network_image_bundle(void);
 

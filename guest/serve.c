@@ -22,6 +22,7 @@
 #include "guest/opening.h"
 #include "guest/resume.h"
 #include "guest/self.h"
+#include "guest/sentinel.h"
 #include "guest/standstill.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -145,6 +146,8 @@ static int set_up(struct agent *agent, const struct serve_config *config)
         if (r == 0)
                 r = resume_watch_new(agent, config->vmclock_path, &agent->resume);
         if (r == 0)
+                r = sentinel_new(agent, &agent->sentinel);
+        if (r == 0)
                 r = clock_watch_new(agent, &agent->clock);
         if (r < 0)
                 return log_errno(r, "cannot watch for a resume, or the clock");
@@ -182,6 +185,7 @@ static void tear_down(struct agent *agent)
         forwards_free(agent->forwards);
         files_free(agent->files);
         network_free(agent->network);
+        sentinel_free(agent->sentinel);
         resume_watch_free(agent->resume);
         clock_watch_free(agent->clock);
         standstill_watch_free(agent->standstill);

@@ -14,6 +14,7 @@
 #include "guest/filesystems_hold.h"
 #include "guest/forward.h"
 #include "guest/network.h"
+#include "guest/sentinel.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
 
@@ -97,6 +98,7 @@ int standstill_begin(struct standstill_watch *w, enum standstill why)
         gate_set(&agent->gate, GATE_CLOSED);
         r = exec_table_freeze(agent->execs);
         agent_set_secrets(agent, NULL);
+        sentinel_withdraw(agent->sentinel);
         network_stop(agent->network);
         forwards_stop(agent->forwards);
         files_stop(agent->files);

@@ -199,6 +199,13 @@ def check_limits(g):
 
 
 def check_standstill(g):
+    """A client that dies in the middle is no reset of the transport."""
+    for _ in range(3):
+        p = subprocess.Popen([g.arguments.wbctl, "exec", "--uds", g.path("v"), "--", "cat", "/dev/zero"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        p.stdout.read(1000)
+        p.kill()
+        p.wait()
+    time.sleep(1)
     info = json.loads(g.wbctl("info", "--json"))["facts"]
     assert "uevent" in info["resume_watch"] and "vsock" in info["resume_watch"] and info["resumes_unannounced"] == "0", info
 
