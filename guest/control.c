@@ -390,16 +390,6 @@ static void take_bytes(struct control *c, const uint8_t *p, size_t n)
         }
 }
 
-/*
- * A vsock peer that closes, or dies, or is refused later, ends our reading in order. With an error the device drops all
- * connections at once, and it does that when the machine is resumed (virtio 1.2, 5.10.6.7).
- */
-static void tell_of_reset(struct control *c, ssize_t got)
-{
-        if (got < 0 && errno == ECONNRESET && c->pool->agent->transport.kind != TRANSPORT_UNIX)
-                resume_transport_was_reset(c->pool->agent->resume);
-}
-
 static void on_readable(evutil_socket_t fd, short events, void *userdata)
 {
         struct control *c = userdata;
@@ -418,7 +408,8 @@ static void on_readable(evutil_socket_t fd, short events, void *userdata)
                         break;
                 }
                 if (got <= 0) {
-                        tell_of_reset(c, got);
+                        if (got < 0)
+                                resume_connection_broke(pool->agent->resume, fd, errno);
                         die(c);
                         break;
                 }

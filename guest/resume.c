@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <event2/event_struct.h>
@@ -103,9 +104,18 @@ void resume_look(struct resume_watch *w)
         w->cid = cid;
 }
 
-void resume_transport_was_reset(struct resume_watch *w)
+/* The kernel says ENOTCONN of such a socket, and keeps ECONNRESET for who asks (net/vmw_vsock/af_vsock.c). */
+void resume_connection_broke(struct resume_watch *w, int fd, int error)
 {
-        hear(w, RESUME_TRANSPORT);
+        int pending = 0;
+        socklen_t n = sizeof(pending);
+
+        if (w->agent->transport.kind == TRANSPORT_UNIX)
+                return;
+        if (error == ENOTCONN && getsockopt(fd, SOL_SOCKET, SO_ERROR, &pending, &n) == 0)
+                error = pending;
+        if (error == ECONNRESET)
+                hear(w, RESUME_TRANSPORT);
 }
 
 void resume_take_note(struct resume_watch *w)

@@ -21,8 +21,12 @@ void resume_watch_free(struct resume_watch *w); /* takes NULL */
 /* Looks now. To be called before anything is begun that must not happen in a clone; it is cheap. */
 void resume_look(struct resume_watch *w);
 
-/* A connection broke as only a reset of the whole transport breaks them. */
-void resume_transport_was_reset(struct resume_watch *w);
+/*
+ * A connection with the host broke: recv(2) answered error (errno) for fd. A vsock peer that closes, or dies, or
+ * refuses ends our reading in order; an error is pending only where the device dropped all connections at once, as it
+ * does when the machine is resumed (virtio 1.2, 5.10.6.7).
+ */
+void resume_connection_broke(struct resume_watch *w, int fd, int error);
 
 /* An activation begins, or is about to open the gate: what has been told by now is of the past. */
 void resume_take_note(struct resume_watch *w);

@@ -42,9 +42,9 @@ static void on_event(evutil_socket_t fd, short events, void *userdata)
         (void)events;
         if (got > 0 || (got < 0 && (error == EAGAIN || error == EINTR)))
                 return;
-        sentinel_withdraw(s);
-        if (got < 0 && error == ECONNRESET)
-                resume_transport_was_reset(s->agent->resume);
+        if (got < 0)
+                resume_connection_broke(s->agent->resume, fd, error);
+        sentinel_withdraw(s); /* once more, if that was a resume */
 }
 
 static void on_dialled(struct host_dial *d, int result)

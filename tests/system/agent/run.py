@@ -210,6 +210,29 @@ def check_standstill(g):
     assert "uevent" in info["resume_watch"] and "vsock" in info["resume_watch"] and info["resumes_unannounced"] == "0", info
 
 
+def check_reset_of_the_transport(g):
+    """The driver lets go of the device, by which all connections break at once, as they do in a machine that is resumed. After it
+    the machine is out of reach: its console tells."""
+    with socket.socket(socket.AF_UNIX) as host:
+        host.bind(g.path("v_1026"))
+        host.listen(8)
+        host.settimeout(30)
+        assert json.loads(g.wbctl("activate", "--json", "--egress"))["ok"]
+        sentinel, _ = host.accept()
+        sentinel.close()
+        time.sleep(0.5)
+        facts = json.loads(g.wbctl("info", "--json"))["facts"]
+        assert facts["resumes_unannounced"] == "0", "a broker that ends is no resume"
+        assert json.loads(g.wbctl("activate", "--json", "--egress"))["ok"]
+        sentinel, _ = host.accept()
+        g.wbctl("exec", "--detach", "--", "sh", "-c", "sleep 1; cd /sys/bus/virtio/drivers/vmw_vsock_virtio_transport; echo virtio* >unbind")
+        end = time.time() + 20
+        while "resumed (vsock reset): it stands still" not in g.console():
+            assert time.time() < end, g.console()[-2000:]
+            time.sleep(0.2)
+        sentinel.close()
+
+
 def check_end(g, *how):
     g.wbctl("shutdown", *how)
     assert g.qemu.wait(30) == 0
@@ -236,6 +259,9 @@ def run(arguments):
             check_standstill(one)
             check_end(one)
             check_end(two, "--reboot")
+        with Guest(arguments, 44, work + "/image") as three:
+            check_before(three)
+            check_reset_of_the_transport(three)
     print("all checks passed")
 
 
