@@ -28,4 +28,4 @@ void vmclock_close(struct vmclock *v); /* takes NULL */
 uint64_t vmclock_marker(struct vmclock *v);
 
 /* The same of a page's first n bytes, for vmclock_open() and tests. 0, -EPROTO, or -EAGAIN (it is being written). */
-int vmclock_parse(const volatile void *page, size_t n, uint64_t *ret_marker);
+int vmclock_parse(const volatile void *bytes, size_t n, uint64_t *ret_marker);

@@ -251,6 +251,6 @@ int seccomp_file_compile(const char *path, uint8_t **ret_program, size_t *ret_n)
         if (!root)
                 return wrong(&p, "%d:%d: %s", fault.line, fault.column, fault.text);
         r = load(&p, root);
-        ctx = p.ctx;
+        ctx = p.ctx; /* NOLINT(clang-analyzer-deadcode.DeadStores): released at the end of the scope */
         return r == 0 ? export(&p, ret_program, ret_n) : r;
 }
