@@ -6,16 +6,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/base/clock.h"
+
 /* A grant is worth its system call: a packet, or what the rate gives in 20 ms where that is less. */
 #define GRANT_LEAST_BYTES 1460u
 #define GRANT_LEAST_PER_S 50u
+
+#define SLICES_PER_S     200u
+#define SLICE_MOST_BYTES 65536u
+#define TURN_ASK_NS      (20 * NSEC_PER_MSEC)
+#define TURN_LATE_NS     (250 * NSEC_PER_MSEC)
+#define TURN_ASK_EACH_NS (NSEC_PER_MSEC / 10)
 
 static void scope_init(
         struct limits_scope *s, struct limits_scope *parent, const struct policy_limits *most, uint64_t now_ns)
 {
         *s = (struct limits_scope){.most = *most};
-        for (unsigned i = 0; i < LIMITS_DIRECTIONS_; i++)
+        for (unsigned i = 0; i < LIMITS_DIRECTIONS_; i++) {
                 bucket_init(&s->bytes[i], parent ? &parent->bytes[i] : NULL, most->rate_bps, most->burst_bytes, now_ns);
+                TAILQ_INIT(&s->queues[i].waiters);
+        }
         bucket_init(
                 &s->requests, parent ? &parent->requests : NULL, most->requests_per_s, most->requests_per_s, now_ns);
 }
@@ -193,34 +203,137 @@ static bool pay(struct bucket *bytes, uint64_t *owed_bytes, uint64_t now_ns, uin
         return !*owed_bytes;
 }
 
-int limits_grant(struct limits *l, int rule, enum limits_direction direction, size_t want_bytes, uint64_t now_ns,
-        size_t *ret_bytes, uint64_t *ret_wait_ns)
+static void join(struct limits_queue *q, struct limits_waiter *w)
 {
-        struct limits_scope *scope = rule_scope(l, rule);
+        if (!w || w->queue == q)
+                return;
+        limits_forget(w);
+        TAILQ_INSERT_TAIL(&q->waiters, w, link);
+        w->queue = q;
+        w->ticket = ++q->tickets;
+        q->waiters_n++;
+}
+
+void limits_forget(struct limits_waiter *w)
+{
+        if (!w || !w->queue)
+                return;
+
+        struct limits_waiter *first = TAILQ_FIRST(&w->queue->waiters), *next = TAILQ_NEXT(w, link);
+        TAILQ_REMOVE(&w->queue->waiters, w, link);
+        w->queue->waiters_n--;
+        w->queue = NULL;
+        if (w == first && next && next->wake)
+                next->wake(next->userdata);
+}
+
+/* What each who waits gets in its turn: 5 ms of the rate, a packet at least and a pipe at most. */
+static uint64_t slice_bytes(const struct limits_scope *s)
+{
+        uint64_t slice = s->most.rate_bps / SLICES_PER_S;
+
+        if (slice < GRANT_LEAST_BYTES)
+                slice = least_grant(s, GRANT_LEAST_BYTES);
+        return slice < SLICE_MOST_BYTES ? slice : SLICE_MOST_BYTES;
+}
+
+/* Somebody else is before w at this bucket. Who does not come when it is its turn loses it. */
+static bool is_behind(struct limits_queue *q, const struct limits_waiter *w, uint64_t now_ns)
+{
+        struct limits_waiter *first;
+
+        while ((first = TAILQ_FIRST(&q->waiters)) && first != w && now_ns > first->due_ns + TURN_LATE_NS)
+                limits_forget(first);
+        return w && first && first != w;
+}
+
+/* When it may be w's turn. Those before it may leave, so it asks again before long; the more wait, the less often. */
+static uint64_t turn_ns(const struct limits_scope *s, const struct limits_queue *q, const struct limits_waiter *w)
+{
+        uint64_t slice_ns = slice_bytes(s) * NSEC_PER_SEC / (s->most.rate_bps ? s->most.rate_bps : 1);
+        uint64_t due_ns = (w->ticket - TAILQ_FIRST(&q->waiters)->ticket) * slice_ns;
+        uint64_t most_ns = TURN_ASK_NS + q->waiters_n * TURN_ASK_EACH_NS;
+
+        return due_ns < most_ns ? due_ns : most_ns;
+}
+
+/* The scope at which w has to wait behind others, or NULL. */
+static struct limits_scope *busy_scope(struct limits *l, struct limits_scope *rule, enum limits_direction direction,
+        const struct limits_waiter *w, uint64_t now_ns)
+{
+        if (rule && is_behind(&rule->queues[direction], w, now_ns))
+                return rule;
+        return is_behind(&l->vm.queues[direction], w, now_ns) ? &l->vm : NULL;
+}
+
+/* The bucket that has too little, for long: there w queues. */
+static void queue_at(struct limits *l, struct limits_scope *rule, enum limits_direction direction,
+        struct limits_waiter *w, uint64_t least, uint64_t now_ns)
+{
+        struct bucket *vm = &l->vm.bytes[direction];
+        bool at_vm = !rule || !rule->most.rate_bps ||
+                     bucket_wait_ns(vm, least, now_ns) >= bucket_wait_ns(&rule->bytes[direction], least, now_ns);
+
+        join(at_vm ? &l->vm.queues[direction] : &rule->queues[direction], w);
+}
+
+/* The least that a grant is worth, and the most where others wait for the same bucket. */
+static uint64_t bound_grant(const struct limits *l, const struct limits_scope *scope, enum limits_direction direction,
+        const struct limits_waiter *w, uint64_t *want)
+{
+        uint64_t least = least_grant(scope, least_grant(&l->vm, GRANT_LEAST_BYTES));
+        const struct limits_scope *scopes[] = {scope, &l->vm};
+
+        for (unsigned i = 0; w && i < 2; i++) {
+                const struct limits_queue *q = scopes[i] ? &scopes[i]->queues[direction] : NULL;
+
+                if (q && q->waiters_n > (w->queue == q) && slice_bytes(scopes[i]) < *want)
+                        least = *want = slice_bytes(scopes[i]);
+        }
+        if (least > *want)
+                least = *want;
+        return least ? least : 1;
+}
+
+static int grant(struct limits *l, int rule, enum limits_direction direction, struct limits_waiter *w,
+        size_t want_bytes, uint64_t now_ns, size_t *ret_bytes, uint64_t *ret_wait_ns)
+{
+        struct limits_scope *scope = rule_scope(l, rule), *busy = busy_scope(l, scope, direction, w, now_ns);
         struct bucket *bytes = scope ? &scope->bytes[direction] : &l->vm.bytes[direction];
         uint64_t left = quota_left(scope) < quota_left(&l->vm) ? quota_left(scope) : quota_left(&l->vm);
         uint64_t want = want_bytes < left ? want_bytes : left;
 
         if (!left)
                 return LIMITS_E_QUOTA;
-
         if (!pay(bytes, &(scope ? scope : &l->vm)->owed_bytes[direction], now_ns, ret_wait_ns))
                 return LIMITS_E_WAIT;
+        if (busy) {
+                join(&busy->queues[direction], w);
+                *ret_wait_ns = turn_ns(busy, &busy->queues[direction], w);
+                return LIMITS_E_WAIT;
+        }
 
-        uint64_t least = least_grant(scope, least_grant(&l->vm, GRANT_LEAST_BYTES));
-        if (least > want)
-                least = want;
-        if (!least)
-                least = 1;
-
+        uint64_t least = bound_grant(l, scope, direction, w, &want);
         uint64_t granted = bucket_peek(bytes, want, now_ns);
         uint64_t wait_ns = granted < least ? bucket_wait_ns(bytes, least, now_ns) : 0;
         if (wait_ns || !granted) {
+                queue_at(l, scope, direction, w, least, now_ns);
                 *ret_wait_ns = wait_ns;
                 return LIMITS_E_WAIT;
         }
+        limits_forget(w);
         *ret_bytes = (size_t)granted;
         return 0;
+}
+
+int limits_grant(struct limits *l, int rule, enum limits_direction direction, struct limits_waiter *w,
+        size_t want_bytes, uint64_t now_ns, size_t *ret_bytes, uint64_t *ret_wait_ns)
+{
+        int r = grant(l, rule, direction, w, want_bytes, now_ns, ret_bytes, ret_wait_ns);
+
+        if (r == LIMITS_E_WAIT && w)
+                w->due_ns = now_ns + *ret_wait_ns;
+        return r;
 }
 
 static void use_quota(struct limits *l, struct limits_scope *scope, size_t bytes)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "broker/bucket.h"
 #include "broker/policy.h"
@@ -20,10 +21,32 @@ enum limits_direction {
         LIMITS_DIRECTIONS_,
 };
 
+struct limits_queue;
+
+/* Embedded in who moves bytes, one for each direction; zeroed at first. In a queue between a grant that has to wait and
+ * the next one. */
+struct limits_waiter {
+        TAILQ_ENTRY(limits_waiter) link;
+        struct limits_queue *queue; /* NULL: in none */
+        uint64_t ticket;
+        uint64_t due_ns;              /* it was told to ask again then */
+        void (*wake)(void *userdata); /* its turn has come: it may ask, later, from the loop; may be NULL */
+        void *userdata;
+};
+TAILQ_HEAD(limits_waiters, limits_waiter);
+
+/* Who waits for a bucket, in the order in which they get something of it. */
+struct limits_queue {
+        struct limits_waiters waiters;
+        uint64_t waiters_n;
+        uint64_t tickets; /* given out */
+};
+
 /* One set of limits and what is used of it. */
 struct limits_scope {
         struct policy_limits most;
         struct bucket bytes[LIMITS_DIRECTIONS_];
+        struct limits_queue queues[LIMITS_DIRECTIONS_];
         struct bucket requests; /* a request is a byte to it */
         uint64_t connections;
         uint64_t quota_used_bytes;
@@ -58,12 +81,14 @@ enum reason limits_request(struct limits *l, int rule, uint64_t now_ns, uint64_t
 
 /*
  * May bytes be moved? 0 with how many of want_bytes; LIMITS_E_WAIT with how long to wait; LIMITS_E_QUOTA: none ever
- * again. What was moved is told by limits_spend() before anything else is asked for.
+ * again. What was moved is told by limits_spend() before anything else is asked for. Connections that wait for one
+ * bucket are served in turn, a slice each; w is whose turn that is. NULL: it does not matter.
  */
 #define LIMITS_E_WAIT  1
 #define LIMITS_E_QUOTA 2
-int limits_grant(struct limits *l, int rule, enum limits_direction direction, size_t want_bytes, uint64_t now_ns,
-        size_t *ret_bytes, uint64_t *ret_wait_ns);
+int limits_grant(struct limits *l, int rule, enum limits_direction direction, struct limits_waiter *w,
+        size_t want_bytes, uint64_t now_ns, size_t *ret_bytes, uint64_t *ret_wait_ns);
+void limits_forget(struct limits_waiter *w); /* it waits no more; before it or the limits go */
 void limits_spend(struct limits *l, int rule, enum limits_direction direction, size_t bytes);
 
 /* What passed without being asked for, such as a request's head: nothing more is granted until the rate has made up for

@@ -35,10 +35,23 @@ int relay_init(struct relay *r, struct peer *client, struct peer *server, struct
         return e < 0 ? e : buffer_move(&client->out, &server->in);
 }
 
+void relay_leave_limits(struct relay *r)
+{
+        limits_forget(&r->up.waiter);
+        limits_forget(&r->down.waiter);
+}
+
+void relay_on_turn(struct relay *r, void (*wake)(void *userdata), void *userdata)
+{
+        r->up.waiter.wake = r->down.waiter.wake = wake;
+        r->up.waiter.userdata = r->down.waiter.userdata = userdata;
+}
+
 void relay_done(struct relay *r)
 {
         if (!r->pool)
                 return;
+        relay_leave_limits(r);
         pipe_pool_put(r->pool, &r->up.pipe);
         pipe_pool_put(r->pool, &r->down.pipe);
         r->pool = NULL;
@@ -49,6 +62,7 @@ static void cut(struct relay *r, struct relay_direction *d)
 {
         d->to->broken = true;
         d->ended = true;
+        limits_forget(&d->waiter);
         buffer_done(&d->to->out);
         pipe_pool_put(r->pool, &d->pipe); /* closed, since it is not empty */
 }
@@ -143,7 +157,7 @@ static int refill(struct relay *r, struct relay_direction *d, uint64_t now_ns)
         size_t most = 0;
 
         d->wait_ns = 0;
-        int e = limits_grant(r->limits, r->rule, direction, CHUNK_BYTES, now_ns, &most, &d->wait_ns);
+        int e = limits_grant(r->limits, r->rule, direction, &d->waiter, CHUNK_BYTES, now_ns, &most, &d->wait_ns);
         if (e == LIMITS_E_WAIT)
                 return 0;
         if (e)

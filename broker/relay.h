@@ -18,9 +18,10 @@
 struct relay_direction {
         struct peer *from;
         struct peer *to;
-        struct pipe pipe;     /* borrowed while it holds bytes */
-        bool copies;          /* cannot splice */
-        bool ended;           /* the FIN is passed on, or nothing can be */
+        struct pipe pipe; /* borrowed while it holds bytes */
+        bool copies;      /* cannot splice */
+        bool ended;       /* the FIN is passed on, or nothing can be */
+        struct limits_waiter waiter;
         uint64_t wait_ns;     /* a limit: nothing may be read for so long after the last pump */
         uint64_t moved_bytes; /* read from `from` since the relay began */
 };
@@ -44,6 +45,12 @@ enum relay_outcome {
 int relay_init(struct relay *r, struct peer *client, struct peer *server, struct pipe_pool *pool, struct limits *limits,
         int rule);
 void relay_done(struct relay *r); /* idempotent; takes a zeroed one */
+
+/* Before its limits change or go; it waits anew with the next pump. */
+void relay_leave_limits(struct relay *r);
+
+/* wake(userdata) is called when a limit that holds bytes back lets some pass sooner than relay_want() told. */
+void relay_on_turn(struct relay *r, void (*wake)(void *userdata), void *userdata);
 
 /* Moves what can be moved, bounded. */
 enum relay_outcome relay_pump(struct relay *r, uint64_t now_ns);

@@ -174,6 +174,13 @@ bool session_read_client(struct session *s, size_t held_max)
         return false;
 }
 
+void session_wake(void *session)
+{
+        struct session *s = session;
+
+        event_active(&s->timer, 0, 0);
+}
+
 void session_linger(struct session *s)
 {
         session_set_state(s, SESSION_LINGERING);
@@ -409,6 +416,8 @@ void session_cut(struct session *s, enum reason reason)
 
 void session_leave_limits(struct session *s)
 {
+        relay_leave_limits(&s->relay);
+        session_exchange_leave_limits(s);
         if (!s->counted)
                 return;
         limits_leave(&s->vm->limits, s->counted_rule);

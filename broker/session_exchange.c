@@ -42,10 +42,19 @@ static void record_exchange(struct session *s)
         session_submit(s, &record);
 }
 
+void session_exchange_leave_limits(struct session *s)
+{
+        if (!s->exchange)
+                return;
+        limits_forget(&s->exchange->up_waiter);
+        limits_forget(&s->exchange->down_waiter);
+}
+
 void session_exchange_free(struct session *s)
 {
         if (!s->exchange)
                 return;
+        session_exchange_leave_limits(s);
         if (s->exchange->answered)
                 record_exchange(s);
         session_release(s, s->exchange->answer, sizeof(*s->exchange->answer));
@@ -78,6 +87,8 @@ void session_exchange_begin(struct session *s)
                 session_set_state(s, SESSION_CLOSED);
                 return;
         }
+        x->up_waiter.wake = x->down_waiter.wake = session_wake;
+        x->up_waiter.userdata = x->down_waiter.userdata = s;
         x->began_ns = clock_monotonic_ns();
         x->began_up = s->bytes_up;
         x->began_down = s->bytes_down;
@@ -101,8 +112,10 @@ static bool ask_limits(
 {
         *ret_bytes = 0;
         *ret_wait_ns = 0;
-        int r = limits_grant(
-                &s->vm->limits, s->counted_rule, direction, most, clock_monotonic_ns(), ret_bytes, ret_wait_ns);
+        struct exchange *x = s->exchange;
+        int r = limits_grant(&s->vm->limits, s->counted_rule, direction,
+                direction == LIMITS_UP ? &x->up_waiter : &x->down_waiter, most, clock_monotonic_ns(), ret_bytes,
+                ret_wait_ns);
         if (r != LIMITS_E_QUOTA)
                 return true;
         session_deny(s, REASON_QUOTA_EXCEEDED, NULL);

@@ -65,6 +65,8 @@ struct exchange {
         bool reused; /* the server's connection is not new: if it is dead, a new one may be tried */
         bool upgraded;
         int status;
+        struct limits_waiter up_waiter;
+        struct limits_waiter down_waiter;
         uint64_t up_wait_ns; /* a limit holds the bytes of that direction back */
         uint64_t down_wait_ns;
         uint64_t began_ns;
@@ -140,6 +142,7 @@ void session_set_state(struct session *s, enum session_state state);
 void session_step(
         struct session *s); /* does all that can be done now; may free s. Does nothing when called from a step. */
 void session_set_deadline(struct session *s, uint64_t timeout_ms);
+void session_wake(void *session);                             /* steps, from the loop */
 void session_linger(struct session *s);                       /* ends once what is in client.out is written */
 bool session_read_client(struct session *s, size_t held_max); /* false: the session has ended, for want of memory */
 void *session_alloc(struct session *s, size_t n);             /* zeroed and charged; NULL: the session has ended */
@@ -183,4 +186,5 @@ void session_http_opened(struct session *s);
 void session_exchange_begin(struct session *s);
 void session_step_exchange(struct session *s);
 void session_want_exchange(struct session *s);
+void session_exchange_leave_limits(struct session *s);
 void session_exchange_free(struct session *s);

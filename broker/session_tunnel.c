@@ -103,6 +103,7 @@ void session_relay(struct session *s)
                 session_set_state(s, SESSION_CLOSED);
                 return;
         }
+        relay_on_turn(&s->relay, session_wake, s);
         limits_owe(&s->vm->limits, s->counted_rule, LIMITS_UP, held_bytes);
         session_moved(s, held_bytes, 0);
         session_set_state(s, SESSION_RELAYING);

@@ -184,6 +184,19 @@ class Limits(World):
         for name in ["mid down", "mid up", "whole down", "whole up", "both rule"]:
             self.check_fair(name, meters[name])
 
+    def test_forty_of_a_slow_rule(self):
+        self.begin_with({"a": 'egress_rules: [{pattern: "*.example.org", ports: [7], protocol: tcp, rate_bps: 200000, burst_bytes: 20000}]\n'})
+        meter = Meter()
+        for i in range(40):
+            self.down("a", meter, i, chunk=[65536, 500][i % 2])
+        began = time.monotonic() + 1
+        time.sleep(1)
+        meter.of = {}    # the first had the burst
+        time.sleep(WINDOW_S + 0.2)
+        self.check("forty of a rule", meter, 200000, 20000, began)
+        self.assertEqual(len(meter.of), 40)
+        self.check_fair("forty of a rule", meter)
+
     def test_two_rules_and_http_share_the_vm(self):
         self.begin_with({"a": "egress_rules:\n  - {pattern: flood.example.org, ports: [7], protocol: tcp, rate_bps: 10000000}\n"
                               "  - {pattern: page.example.org, ports: [80]}\n"

@@ -61,14 +61,52 @@ static void test_rate_is_shared_and_exact(void)
         CU_ASSERT_EQUAL_FATAL(limits_init(&l, &policy, 0), 0);
         for (uint64_t now_ns = 0; now_ns < 10 * NSEC_PER_SEC; now_ns += NSEC_PER_MSEC)
                 for (unsigned connection = 0; connection < 2; connection++)
-                        if (limits_grant(&l, 0, LIMITS_DOWN, 16384, now_ns, &n, &wait_ns) == 0) {
+                        if (limits_grant(&l, 0, LIMITS_DOWN, NULL, 16384, now_ns, &n, &wait_ns) == 0) {
                                 limits_spend(&l, 0, LIMITS_DOWN, n);
                                 passed += n;
                                 CU_ASSERT(passed <= 65536 + now_ns / 10000 + 1);
                         }
         CU_ASSERT(passed >= 65536 + 950000 && passed <= 65536 + 1000000);
-        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_UP, 16384, 10 * NSEC_PER_SEC, &n, &wait_ns), 0);
+        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_UP, NULL, 16384, 10 * NSEC_PER_SEC, &n, &wait_ns), 0);
         CU_ASSERT_EQUAL(n, 16384);
+        limits_done(&l);
+}
+
+/* Forty connections that always want more, asking when they are told to: each gets its share, and none more at once. */
+static void test_turns(void)
+{
+        enum { N = 40 };
+        struct policy_rule rules[1] = {{.limits = {.rate_bps = 200000, .burst_bytes = 4000}}};
+        struct policy policy = {.rules = rules, .rules_n = 1};
+        struct limits_waiter waiters[N + 1] = {0};
+        uint64_t due_ns[N] = {0}, got[N] = {0}, wait_ns, total = 0;
+        struct limits l;
+        size_t n;
+
+        CU_ASSERT_EQUAL_FATAL(limits_init(&l, &policy, 0), 0);
+        while (limits_grant(&l, 0, LIMITS_DOWN, &waiters[N], 65536, 0, &n, &wait_ns) == 0)
+                limits_spend(&l, 0, LIMITS_DOWN, n);
+        CU_ASSERT_PTR_NOT_NULL(waiters[N].queue); /* and never asks again: that holds nobody up for long */
+        for (uint64_t now_ns = 0; now_ns < 20 * NSEC_PER_SEC; now_ns += NSEC_PER_MSEC)
+                for (unsigned i = 0; i < N; i++) {
+                        if (now_ns < due_ns[i])
+                                continue;
+                        if (limits_grant(&l, 0, LIMITS_DOWN, &waiters[i], 65536, now_ns, &n, &wait_ns)) {
+                                CU_ASSERT(wait_ns > 0);
+                                due_ns[i] = now_ns + wait_ns;
+                                continue;
+                        }
+                        limits_spend(&l, 0, LIMITS_DOWN, n);
+                        got[i] += n;
+                        total += n;
+                        i--; /* it wants more at once */
+                }
+        CU_ASSERT(total > 200000 * 20 * 95 / 100 && total < 200000 * 20 + 4000);
+        for (unsigned i = 0; i < N; i++) {
+                CU_ASSERT(got[i] > total / N * 9 / 10 && got[i] < total / N * 11 / 10);
+                limits_forget(&waiters[i]);
+        }
+        limits_forget(&waiters[N]);
         limits_done(&l);
 }
 
@@ -82,12 +120,12 @@ static void test_quota_counts_both_directions(void)
 
         CU_ASSERT_EQUAL_FATAL(limits_init(&l, &policy, 0), 0);
         CU_ASSERT_EQUAL(limits_enter(&l, 0), REASON_ALLOWED);
-        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_UP, 60, 0, &n, &wait_ns), 0);
+        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_UP, NULL, 60, 0, &n, &wait_ns), 0);
         limits_spend(&l, 0, LIMITS_UP, 60);
-        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_DOWN, 60, 0, &n, &wait_ns), 0);
+        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_DOWN, NULL, 60, 0, &n, &wait_ns), 0);
         CU_ASSERT_EQUAL(n, 40);
         limits_spend(&l, 0, LIMITS_DOWN, 40);
-        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_DOWN, 60, 0, &n, &wait_ns), LIMITS_E_QUOTA);
+        CU_ASSERT_EQUAL(limits_grant(&l, 0, LIMITS_DOWN, NULL, 60, 0, &n, &wait_ns), LIMITS_E_QUOTA);
         CU_ASSERT_EQUAL(limits_enter(&l, 0), REASON_QUOTA_EXCEEDED);
         CU_ASSERT_EQUAL(limits_enter(&l, DECISION_NO_RULE), REASON_ALLOWED);
         limits_done(&l);
@@ -133,6 +171,7 @@ int main(void)
                 {"connections of the rule and of the VM", test_connections_of_rule_and_vm},
                 {"requests a second", test_requests},
                 {"a rate is shared and exact", test_rate_is_shared_and_exact},
+                {"those who wait take turns", test_turns},
                 {"a quota counts both directions", test_quota_counts_both_directions},
                 {"a quota of nothing", test_quota_of_nothing},
                 {"a new policy keeps what was used", test_replacing_keeps_what_was_used},
