@@ -21,7 +21,9 @@
 
 #define CLOSING_MS                                                                                                     \
         100 /* for the agent to close the conversation after the result: our caller may look at the guest next */
-#define EXIT_SIGPIPE (128 + SIGPIPE) /* our reader has gone: what a local command would end with */
+#define START_MS        30000 /* for an agent to say that the command runs, or why it does not */
+#define START_SIGNAL_MS 1000  /* the same, once we were told to end: what does not answer cannot pass a signal on */
+#define EXIT_SIGPIPE    (128 + SIGPIPE) /* our reader has gone: what a local command would end with */
 
 static const int passed_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 #define PASSED_SIGNALS (sizeof(passed_signals) / sizeof(*passed_signals))
@@ -48,6 +50,8 @@ struct session {
         bool ended;  /* the exec has; what is left is to be written out */
         bool closed; /* the agent has let go of it, or was waited for long enough */
         struct event *closing;
+        struct event *starting; /* pending until the agent has answered */
+        int start_signal;       /* came meanwhile; 0: none */
         int status;
 };
 
@@ -183,6 +187,13 @@ static int open_output(struct session *s)
 
 /* ---- signals and the terminal's size */
 
+static void arm_starting(struct session *s, unsigned ms)
+{
+        const struct timeval limit = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+
+        (void)event_add(s->starting, &limit);
+}
+
 static void on_signal(evutil_socket_t number, short events, void *userdata)
 {
         struct session *s = userdata;
@@ -190,6 +201,10 @@ static void on_signal(evutil_socket_t number, short events, void *userdata)
         (void)events;
         if (!s->ended) {
                 (void)exec_client_signal(s->client, (unsigned)number);
+                if (event_pending(s->starting, EV_TIMEOUT, NULL) && !s->start_signal) {
+                        s->start_signal = (int)number;
+                        arm_starting(s, START_SIGNAL_MS);
+                }
                 return;
         }
         s->status = 128 + (int)number; /* only our own reader is waited for */
@@ -231,6 +246,7 @@ static void on_started(void *userdata, const char *id, pid_t pid)
         struct session *s = userdata;
 
         (void)pid;
+        (void)event_del(s->starting);
         if (s->options->detach) {
                 s->status = printf("%s\n", id) < 0 || fflush(stdout) ? EXIT_FAILED : 0;
                 s->ended = true;
@@ -271,6 +287,7 @@ static void on_ended(void *userdata, const struct exec_outcome *outcome)
         const struct timeval closing = {.tv_usec = CLOSING_MS * 1000};
         struct session *s = userdata;
 
+        (void)event_del(s->starting);
         s->ended = true;
         s->status = outcome->exit_status;
         tell(s, outcome);
@@ -279,6 +296,22 @@ static void on_ended(void *userdata, const struct exec_outcome *outcome)
         wait_for_input(s);
         s->closed = strcmp(outcome->reason, "connection_lost") == 0 || event_add(s->closing, &closing) < 0;
         leave_if_done(s);
+}
+
+/* Else a guest that takes a connection and says nothing would hold us, and no signal but SIGKILL would end us. */
+static void on_starting(evutil_socket_t fd, short events, void *userdata)
+{
+        struct session *s = userdata;
+        const struct exec_outcome outcome = {
+                .reason = "connection_lost",
+                .detail = "the agent did not answer",
+                .exit_status = s->start_signal ? 128 + s->start_signal : EXIT_FAILED,
+                .error = -ETIMEDOUT,
+        };
+
+        (void)fd;
+        (void)events;
+        on_ended(s, &outcome);
 }
 
 static const struct exec_client_handler client_handler = {
@@ -304,6 +337,8 @@ static void session_done(struct session *s)
         outlet_free(s->sides[1].outlet);
         if (s->closing)
                 event_free(s->closing);
+        if (s->starting)
+                event_free(s->starting);
         if (s->base)
                 event_base_free(s->base);
 }
@@ -314,7 +349,8 @@ static int session_init(struct session *s, const struct session_options *options
         (void)signal(SIGPIPE, SIG_IGN);
         s->base = event_base_new();
         s->closing = s->base ? evtimer_new(s->base, on_closing, s) : NULL;
-        return s->closing ? open_output(s) : -ENOMEM;
+        s->starting = s->closing ? evtimer_new(s->base, on_starting, s) : NULL;
+        return s->starting ? open_output(s) : -ENOMEM;
 }
 
 static int refuse_too_long(const struct session_options *options)
@@ -373,6 +409,8 @@ int session_exec(int fd, Wb__ExecStart *start, const struct session_options *opt
         if (r == 0)
                 r = exec_client_start(s.base, steal_fd(&fd), start, &client_handler, &s, &s.client);
         close_fd(fd);
+        if (r == 0)
+                arm_starting(&s, START_MS);
         if (r == EXEC_CLIENT_E_TOO_LONG) {
                 session_done(&s);
                 return refuse_too_long(options);
