@@ -5,6 +5,7 @@
  * What the files of an exec share:
  *     exec.c         the table: find, list, kill, attach; the keeping of ended ones
  *     exec_start.c   from the request to a process, or to the reason why not
+ *     exec_confine.c its part for secrets and limits
  *     exec_life.c    from the process to its result: states, timers, signals
  *     exec_viewer.c  a conversation that looks at an exec: output, credit, input
  */

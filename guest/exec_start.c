@@ -1,63 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "guest/environment.h"
-#include "guest/exec_internal.h"
-#include "guest/names.h"
+#include "guest/exec_start.h"
 #include "guest/pty.h"
-#include "guest/seccomp_profile.h"
-#include "guest/secret.h"
-#include "guest/secret_mount.h"
 #include "proto/base/cleanup.h"
-#include "proto/base/clock.h"
 #include "proto/base/io.h"
 #include "proto/wire/limits.h"
 
 #define DEFAULT_PATH  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define DEFAULT_UMASK 022
 
-/* The reason has been put down in the request: nothing is started. */
-#define START_E_REFUSED 1
-
-/* A request on its way to a process; whatever happens, start_done() frees it all. */
-struct start {
-        struct exec_table *table;
-        const Wb__ExecStart *m;
-        struct exec *exec;
-        const char *reason;
-        char detail[512];
-
-        struct identity who;
-        char **argv;
-        struct environment env;
-        char *cwd;
-        struct spawn_rlimit rlimits[RLIM_NLIMITS + 1];
-        size_t rlimits_n;
-        int secret_fds[WB_SECRETS_MAX]; /* sealed; handed down as they are */
-        size_t secrets_n;
-        struct secret_file files[WB_SECRETS_MAX]; /* values of the store: nothing of it goes before they are copied */
-        size_t files_n;
-        int secrets_fd; /* of their mount */
-        struct seccomp_program *profile;
-        struct sock_filter *custom_filter;
-        int cgroup_fd;
-        int child[3];          /* the command's ends */
-        int out[EXEC_STREAMS]; /* ours */
-        int in;
-        int report; /* the keeper's end */
-        struct spawn spec;
-};
-
-__attribute__((format(printf, 3, 4))) static int refuse(struct start *s, const char *reason, const char *format, ...)
+int start_refuse(struct start *s, const char *reason, const char *format, ...)
 {
         va_list ap;
 
@@ -128,9 +87,9 @@ static int take_user(struct start *s)
         int r = users_resolve(s->m->user, &s->who, &fault);
 
         if (r == USERS_E_UNKNOWN)
-                return refuse(s, "user_unknown", "%.400s", fault);
+                return start_refuse(s, "user_unknown", "%.400s", fault);
         if (r == -E2BIG)
-                return refuse(s, "user_unknown", "%.400s: more than %d groups", s->m->user, USERS_GROUPS_MAX);
+                return start_refuse(s, "user_unknown", "%.400s: more than %d groups", s->m->user, USERS_GROUPS_MAX);
         return r;
 }
 
@@ -173,227 +132,15 @@ static int take_env(struct start *s)
                 const char *equals = memchr(text, '=', n);
 
                 if (!equals || equals == text)
-                        return refuse(s, "bad_request", "an environment text is no NAME=VALUE");
+                        return start_refuse(s, "bad_request", "an environment text is no NAME=VALUE");
                 r = environment_add(&s->env, text, n);
         }
         return r;
 }
 
-/* ---- secrets */
-
-/* The value in an anonymous file that nobody can change any more. */
-static int make_sealed(const char *name, const uint8_t *value, size_t n, int *ret_fd)
-{
-        _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        int r;
-
-        if (fd < 0)
-                return -errno;
-        r = n ? io_write_full(fd, value, n) : 0;
-        if (r < 0)
-                return r;
-        if (lseek(fd, 0, SEEK_SET) < 0 || fchmod(fd, 0444) < 0 ||
-                fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-                return -errno;
-        *ret_fd = steal_fd(&fd);
-        return 0;
-}
-
-/* NAME_FILE=path */
-static int set_file_name(struct start *s, const char *name, const char *path)
-{
-        char variable[WB_SECRET_NAME_MAX + sizeof("_FILE")];
-
-        (void)snprintf(variable, sizeof(variable), "%s_FILE", name);
-        return environment_set(&s->env, variable, path, strlen(path));
-}
-
-/* A sealed file that the command inherits. */
-static int hand_down(struct start *s, const Wb__SecretUse *use, const uint8_t *value, size_t n)
-{
-        char path[sizeof("/proc/self/fd/") + 20];
-        int fd = -1, r = make_sealed(use->name, value, n, &fd);
-
-        if (r < 0)
-                return r;
-        s->secret_fds[s->secrets_n++] = fd;
-        (void)snprintf(path, sizeof(path), "/proc/self/fd/%zu", 2 + s->secrets_n);
-        return set_file_name(s, use->name, path);
-}
-
-static int put_in_mount(struct start *s, const Wb__SecretUse *use, const uint8_t *value, size_t n)
-{
-        char path[sizeof(SECRET_MOUNT_DIRECTORY) + WB_SECRET_NAME_MAX + 1];
-
-        for (size_t i = 0; i < s->files_n; i++)
-                if (strcmp(s->files[i].name, use->name) == 0)
-                        return refuse(s, "bad_request", "%s is to be mounted twice", use->name);
-        s->files[s->files_n++] = (struct secret_file){.name = use->name, .value = value, .value_n = n};
-        (void)snprintf(path, sizeof(path), "%s/%s", SECRET_MOUNT_DIRECTORY, use->name);
-        return set_file_name(s, use->name, path);
-}
-
-static int take_secret(struct start *s, const Wb__SecretUse *use)
-{
-        const uint8_t *value;
-        size_t n;
-        int r = secret_get(s->table->agent->secrets, use->name, clock_monotonic_ns(), &value, &n);
-
-        if (r == SECRET_E_UNKNOWN)
-                return refuse(s, "secret_unknown", "%s", use->name);
-        if (r == SECRET_E_EXPIRED)
-                return refuse(s, "secret_expired", "%s", use->name);
-        if (strchr(use->name, '/') || use->name[0] == '.')
-                return refuse(s, "bad_request", "%s: not a name for a file", use->name);
-        if (use->form == WB__SECRET_USE__FORM__FD)
-                return hand_down(s, use, value, n);
-        if (use->form == WB__SECRET_USE__FORM__MOUNT)
-                return put_in_mount(s, use, value, n);
-        if (n && memchr(value, 0, n))
-                return refuse(s, "bad_request", "%s holds a NUL byte and cannot be a variable", use->name);
-        return environment_set(&s->env, use->name, n ? (const char *)value : "", n);
-}
-
-/* Where the mount of the exec's own namespace goes; others see an empty directory. */
-static int make_mount_point(void)
-{
-        const char *const paths[] = {"/run/wbagent", SECRET_MOUNT_DIRECTORY};
-
-        for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
-                if (mkdir(paths[i], 0755) == 0)
-                        (void)chmod(paths[i], 0755); /* whatever the umask */
-                else if (errno != EEXIST)
-                        return -errno;
-        return 0;
-}
-
-static int make_mount(struct start *s)
-{
-        int r = make_mount_point();
-
-        if (r == 0)
-                r = secret_mount_new(s->files, s->files_n, s->who.uid, s->who.gid, &s->secrets_fd);
-        return r < 0 ? refuse(s, "internal", "mount of secrets: %s%s", strerror(-r),
-                               r == -ENOSYS ? " (it needs Linux 5.2)" : "")
-                     : 0;
-}
-
-static int take_secrets(struct start *s)
-{
-        int r = 0;
-
-        if (s->m->n_secrets > WB_SECRETS_MAX)
-                return refuse(s, "bad_request", "more than %u secrets", WB_SECRETS_MAX);
-        for (size_t i = 0; r == 0 && i < s->m->n_secrets; i++)
-                r = take_secret(s, s->m->secrets[i]);
-        return r == 0 && s->files_n ? make_mount(s) : r;
-}
-
 static int finish_env(struct start *s)
 {
         return environment_finish(&s->env);
-}
-
-/* ---- limits */
-
-static int take_rlimits(struct start *s)
-{
-        const struct rlimit *nofile = &s->table->agent->inherited_nofile;
-
-        /* What the agent raised for itself goes back to what it was given. */
-        if (nofile->rlim_max)
-                s->rlimits[s->rlimits_n++] = (struct spawn_rlimit){RLIMIT_NOFILE, *nofile};
-        if (s->m->n_rlimits > RLIM_NLIMITS)
-                return refuse(s, "bad_request", "more than %d rlimits", (int)RLIM_NLIMITS);
-        for (size_t i = 0; i < s->m->n_rlimits; i++) {
-                const Wb__Rlimit *asked = s->m->rlimits[i];
-                int number = rlimit_number(asked->name);
-
-                if (number < 0)
-                        return refuse(s, "limit_unavailable", "rlimit %.400s: there is none of this name", asked->name);
-                s->rlimits[s->rlimits_n++] = (struct spawn_rlimit){number, {asked->soft, asked->hard}};
-        }
-        return 0;
-}
-
-static int take_caps(struct start *s)
-{
-        s->spec.caps_set = s->m->caps_set;
-        for (size_t i = 0; i < s->m->n_caps; i++) {
-                int number = capability_number(s->m->caps[i]);
-
-                if (number < 0 || !(s->table->caps >> number & 1))
-                        return refuse(s, "limit_unavailable", "capability %.400s: %s", s->m->caps[i],
-                                number < 0 ? "there is none of this name" : "the agent has not got it");
-                s->spec.caps |= UINT64_C(1) << number;
-        }
-        return 0;
-}
-
-/* What the command will hold: a root all, unless it is bounded; another user nothing, unless it is given. */
-static uint64_t held_caps(const struct start *s)
-{
-        if (s->m->caps_set)
-                return s->spec.caps;
-        return s->who.uid == 0 ? s->table->caps : 0;
-}
-
-static int take_custom_filter(struct start *s)
-{
-        ProtobufCBinaryData program = s->m->seccomp_program;
-
-        if (program.len == 0 || program.len % sizeof(*s->custom_filter))
-                return refuse(s, "bad_request", "seccomp: this is no program");
-        s->custom_filter = malloc(program.len); /* aligned, as the message is not */
-        if (!s->custom_filter)
-                return -ENOMEM;
-        memcpy(s->custom_filter, program.data, program.len);
-        s->spec.filter = s->custom_filter;
-        s->spec.filter_n = program.len / sizeof(*s->custom_filter);
-        return 0;
-}
-
-static int take_seccomp(struct start *s)
-{
-        uint64_t held = held_caps(s);
-
-        s->spec.filter_asked = s->m->seccomp != WB__SECCOMP_PROFILE__SECCOMP_UNASKED;
-        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_CUSTOM)
-                return take_custom_filter(s);
-        if (s->m->seccomp == WB__SECCOMP_PROFILE__SECCOMP_OFF || !seccomp_profile_refuses(held))
-                return 0;
-        s->profile = malloc(sizeof(*s->profile));
-        if (!s->profile)
-                return -ENOMEM;
-        seccomp_profile_build(held, s->profile);
-        s->spec.filter = s->profile->at;
-        s->spec.filter_n = s->profile->n;
-        return 0;
-}
-
-static int take_cgroup(struct start *s)
-{
-        const Wb__ExecLimits *asked = s->m->limits;
-        struct cgroup_limits limits = {0};
-        struct cgroup_tree *tree = s->table->cgroups;
-        const char *which = NULL;
-        int r;
-
-        if (asked)
-                limits = (struct cgroup_limits){asked->memory_bytes, asked->pids, asked->cpu_percent, asked->io_bps};
-        which = cgroup_missing(tree, &limits);
-        if (which)
-                return refuse(s, "limit_unavailable", "%s: this guest has no such cgroup v2 controller for it", which);
-        if (!tree)
-                return 0;
-        r = cgroup_make(tree, s->exec->id, &limits, &s->cgroup_fd, &which);
-        if (r == CGROUP_E_REFUSED)
-                return refuse(s, "limit_unavailable", "%s: the kernel refuses this value", which);
-        if (r < 0)
-                return refuse(s, "internal", "cgroup: %s", strerror(-r));
-        s->exec->has_cgroup = true;
-        s->exec->memory_limit_bytes = limits.memory_bytes;
-        return 0;
 }
 
 /* ---- streams */
@@ -418,7 +165,7 @@ static int make_terminal(struct start *s)
         int r = pty_open(size->rows, size->columns, s->who.uid, &s->out[EXEC_STDOUT], &s->child[0]);
 
         if (r < 0)
-                return refuse(s, "internal", "no terminal: %s", strerror(-r));
+                return start_refuse(s, "internal", "no terminal: %s", strerror(-r));
         s->child[1] = fcntl(s->child[0], F_DUPFD_CLOEXEC, 3);
         s->child[2] = fcntl(s->child[0], F_DUPFD_CLOEXEC, 3);
         s->in = fcntl(s->out[EXEC_STDOUT], F_DUPFD_CLOEXEC, 3);
@@ -497,7 +244,7 @@ static int make_exec(struct start *s)
         int r;
 
         if (is_full(s->table))
-                return refuse(s, "internal", "%d execs run already", EXEC_LIVE_MAX);
+                return start_refuse(s, "internal", "%d execs run already", EXEC_LIVE_MAX);
         r = exec_new(s->table, &s->exec);
         if (r < 0)
                 return r;
@@ -511,8 +258,9 @@ static int make_exec(struct start *s)
 
 static int prepare(struct start *s)
 {
-        int (*const steps[])(struct start *) = {take_argv, take_user, take_cwd, add_defaults, take_env, take_secrets,
-                finish_env, take_rlimits, take_caps, take_seccomp, make_exec, take_cgroup, make_streams, make_report};
+        int (*const steps[])(struct start *) = {take_argv, take_user, take_cwd, add_defaults, take_env,
+                start_take_secrets, finish_env, start_take_rlimits, start_take_caps, start_take_seccomp, make_exec,
+                start_take_cgroup, make_streams, make_report};
 
         for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
                 int r = steps[i](s);
