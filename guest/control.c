@@ -408,7 +408,7 @@ static void on_readable(evutil_socket_t fd, short events, void *userdata)
                         break;
                 }
                 if (got <= 0) {
-                        if (got < 0)
+                        if (got < 0 && pool->agent->resume)
                                 resume_connection_broke(pool->agent->resume, fd, errno);
                         die(c);
                         break;
