@@ -108,6 +108,7 @@ void agent_dial_done(struct agent_dial *d)
 const char *agent_dial_fault(int result)
 {
         if (result == -EACCES)
-                return "the broker's user may not connect to the agent's socket, and the socket's owner is root";
+                return "the socket is root's, and the broker's user may not connect to it: give that user access, or run the VMM as "
+                       "another user";
         return strerrordesc_np(-result);
 }

@@ -20,8 +20,9 @@ int vm_socket_listen(const struct transport *t, uint32_t port, uid_t vmm_uid, in
 void vm_socket_unlink(const struct transport *t, uint32_t port);
 
 /*
- * Connects to the guest's side: PATH or DIR/1024, with the identity of the socket's owner. -EACCES if that is root:
- * whoever runs a VMM as root gives the broker's user access instead, since the broker must not reach root's sockets
- * through the monitor.
+ * Connects to the guest's side: PATH or DIR/1024, with the identity of the socket's owner. If that is root, only
+ * DIR/1024 of the unix transport, in a directory that only root writes to: there it is an agent, and the broker reaches
+ * nothing else of root's through the monitor. Otherwise -EACCES: whoever runs a VMM as root gives the broker's user
+ * access instead.
  */
 int vm_socket_dial(const struct transport *t, int *ret_fd);

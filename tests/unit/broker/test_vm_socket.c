@@ -136,21 +136,43 @@ static int listen_as_guest(void)
         return fd;
 }
 
-static void test_dials_a_vmm_but_never_root(void)
+static void test_dials_a_vmm_as_its_owner(void)
 {
         int listener = listen_as_guest(), fd = -1;
 
         if (geteuid() == 0) {
-                CU_ASSERT_EQUAL(vm_socket_dial(&here, &fd), -EACCES);
+                CU_ASSERT_EQUAL(chmod(dir, 0777), 0);
                 CU_ASSERT_EQUAL(chown(path_of("1024"), OTHER_UID, OTHER_UID), 0);
-                CU_ASSERT_EQUAL(vm_socket_dial(&here, &fd), -EACCES); /* the directory is root's alone */
-                CU_ASSERT_EQUAL(chmod(dir, 0711), 0);
         }
         CU_ASSERT_EQUAL(vm_socket_dial(&here, &fd), 0);
         close_fd(fd);
         close_fd(listener);
         CU_ASSERT_EQUAL(unlink(path_of("1024")), 0);
         CU_ASSERT_EQUAL(vm_socket_dial(&here, &fd), -ENOENT);
+}
+
+/* Root's agent is reached where nobody else can have put the socket; nothing else of root's is. */
+static void test_of_root_it_dials_agents_alone(void)
+{
+        char hybrid_path[128];
+        struct transport hybrid = {.kind = TRANSPORT_HYBRID, .path = hybrid_path};
+        int listener, fd = -1;
+
+        if (geteuid() != 0)
+                return;
+        listener = listen_as_guest();
+        (void)snprintf(hybrid_path, sizeof(hybrid_path), "%s", path_of("1024"));
+        CU_ASSERT_EQUAL(chmod(dir, 0777), 0);
+        CU_ASSERT_EQUAL(vm_socket_dial(&here, &fd), -EACCES);
+        CU_ASSERT_EQUAL(chmod(dir, 0755), 0);
+        CU_ASSERT_EQUAL(vm_socket_dial(&hybrid, &fd), -EACCES);
+        CU_ASSERT_EQUAL_FATAL(vm_socket_dial(&here, &fd), 0);
+        close_fd(fd);
+        close_fd(listener);
+        CU_ASSERT_EQUAL(unlink(path_of("1024")), 0);
+        CU_ASSERT_EQUAL(symlink("/dev/null", path_of("1024")), 0);
+        CU_ASSERT_EQUAL(vm_socket_dial(&here, &fd), -EACCES);
+        CU_ASSERT_EQUAL(unlink(path_of("1024")), 0);
 }
 
 int main(void)
@@ -160,7 +182,8 @@ int main(void)
                 {"a dead socket is replaced, a living one is not", test_a_dead_socket_is_replaced_a_living_one_is_not},
                 {"a file in its place stays", test_a_file_in_its_place_stays},
                 {"belongs to the directory's owner or the VMM", test_belongs_to_the_directory_or_the_vmm},
-                {"dials a VMM but never root", test_dials_a_vmm_but_never_root},
+                {"dials a VMM as its owner", test_dials_a_vmm_as_its_owner},
+                {"of root, it dials agents alone", test_of_root_it_dials_agents_alone},
                 CU_TEST_INFO_NULL,
         };
         CU_SuiteInfo suites[] = {{"vm_socket", make_dir, remove_dir, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
