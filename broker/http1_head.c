@@ -34,6 +34,8 @@ static const struct {
         {"Proxy-Authentication-Info", FIELD_HOP_BY_HOP},
         {"Proxy-Authorization", FIELD_HOP_BY_HOP},
         {"Proxy-Connection", FIELD_HOP_BY_HOP},
+        {"Proxy-Status", FIELD_HOP_BY_HOP}, /* RFC 9209: from here it is the broker's word, which an origin must not put
+                                               in its mouth */
         {"TE", FIELD_HOP_BY_HOP},
         {"Trailer", FIELD_HOP_BY_HOP},
 };

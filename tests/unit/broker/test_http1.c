@@ -440,6 +440,8 @@ static void test_answers_and_their_framing(void)
                         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"},
                 {{0}, "HTTP/1.1 200 OK\r\nConnection: close, X-In\r\nX-In: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\nContent-Length: 0\r\n\r\n",
                         HTTP1_FRAMING_LENGTH, false, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+                {{0}, "HTTP/1.1 200 OK\r\nProxy-Status: wbbroker; error=http_request_denied\r\nContent-Length: 0\r\n\r\n",
+                        HTTP1_FRAMING_LENGTH, true, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
                 {{0}, "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", HTTP1_FRAMING_NONE, true,
                         "HTTP/1.1 204 No Content\r\n\r\n"},
                 {{0}, "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", HTTP1_FRAMING_NONE, true,
