@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
 #include "tests/support/suite.h"
+
+#define SKIPPED 77 /* for ctest: SKIP_RETURN_CODE */
 
 /*
  * A whole worker with its audit log, driven from the guest's side and from the server's. The server is a service of the
@@ -803,5 +806,11 @@ int main(void)
                 CU_TEST_INFO_NULL,
         };
 
+        /* A network of its own, where nothing answers at the name server's address: what a look-up costs must not
+         * depend on the machine. */
+        if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
+                (void)fprintf(stderr, "no network namespace can be made here: skipped\n");
+                return SKIPPED;
+        }
         return suite_run("worker", tests);
 }
