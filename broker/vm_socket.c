@@ -52,7 +52,7 @@ static void restore_identity(void)
 
 int vm_socket_listen(const struct transport *t, uint32_t port, uid_t vmm_uid, int *ret_fd)
 {
-        struct sockaddr_un address;
+        struct sockaddr_un address = {0};
         _cleanup_close_ int fd = -1;
         mode_t old_umask;
         struct stat dir;
@@ -79,7 +79,7 @@ int vm_socket_listen(const struct transport *t, uint32_t port, uid_t vmm_uid, in
 
 void vm_socket_unlink(const struct transport *t, uint32_t port)
 {
-        struct sockaddr_un address;
+        struct sockaddr_un address = {0};
         struct stat dir, st;
 
         if (listener_path(t, port, &address) < 0 || stat_directory(address.sun_path, &dir) < 0)

@@ -593,16 +593,28 @@ class Control(Case):
         self.assertGreater(second["generation"], first["generation"])
         self.stop()
 
+    @unittest.skipUnless(ROOT and os.path.exists(BIN + "/wbagent"), "needs root, and wbagent")
+    def test_an_agent_of_root_is_reached_by_a_broker_that_is_not(self):
+        self.config([self.vm("a", policy="service.yaml", agent=True)], user="nobody", **self.origin())
+        self.start()
+        os.chmod(self.dir + "/vm/a", 0o755)
+        agent = subprocess.Popen(["unshare", "-m", "sh", "-c", 'mount -t tmpfs wb-test /run && exec "$0" --listen "unix:$1"',
+                                  BIN + "/wbagent", self.dir + "/vm/a"], stderr=subprocess.DEVNULL)
+        self.others.append(agent)
+        answer = self.control(op="vm_activate", name="a")
+        self.assertTrue(answer["ok"], answer)
+        self.stop()
 
     @unittest.skipUnless(ROOT, "needs root")
     def test_an_agent_behind_a_vmm_of_another_user_is_reached(self):
-        """The broker's user may not connect; the monitor can, as the socket's owner, who must not be root."""
+        """The broker's user may not connect; the monitor can, as the socket's owner; not as root where others could have put the socket."""
         self.config([self.vm("a", policy="service.yaml", agent=True)], user="nobody", **self.origin())
         self.start()
         agent = socket.socket(socket.AF_UNIX)
         agent.bind(self.dir + "/vm/a/1024")
         agent.listen(4)
         os.chmod(self.dir + "/vm/a/1024", 0o600)
+        os.chmod(self.dir + "/vm/a", 0o777)
         self.assertIn("may not connect", self.control(op="vm_activate", name="a")["error"])
         os.chown(self.dir + "/vm/a/1024", 12345, 12345)
         threading.Thread(target=lambda: agent.accept()[0].close(), daemon=True).start()
