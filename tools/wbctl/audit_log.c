@@ -178,14 +178,31 @@ static int find_place(const char *dir, struct dirent **names, int n, const struc
         return n - 1;
 }
 
-static int read_more(
-        const char *dir, const char *name, struct audit_log_place *place, audit_log_handler handler, void *userdata)
+/* The inode of the file that is written to now; 0 if there is none. */
+static uint64_t live_inode(const char *dir)
+{
+        _cleanup_free_ char *path = NULL;
+        struct stat st;
+
+        return asprintf(&path, "%s/" LOG_NAME, dir) >= 0 && stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+/*
+ * live is what the log was before its directory was listed: if another file has that name now, the list lacks the one
+ * that was rotated away meanwhile, and the new one's turn is after it, with the next list.
+ */
+static int read_more(const char *dir, const char *name, uint64_t live, struct audit_log_place *place,
+        audit_log_handler handler, void *userdata)
 {
         struct view v = {0};
         int r = view_open(dir, name, &v);
 
         if (r < 0)
                 return r;
+        if (strcmp(name, LOG_NAME) == 0 && v.inode != live) {
+                view_close(&v);
+                return 0;
+        }
         hand_lines(&v, v.inode == place->inode ? place->offset : 0, handler, userdata);
         *place = (struct audit_log_place){.inode = v.inode, .offset = v.n};
         view_close(&v);
@@ -195,12 +212,13 @@ static int read_more(
 int audit_log_more(const char *dir, struct audit_log_place *place, audit_log_handler handler, void *userdata)
 {
         struct dirent **names = NULL;
+        uint64_t live = live_inode(dir);
         int n = scandir(dir, &names, is_log, compare), r = 0;
 
         if (n < 0)
                 return -errno;
         for (int i = n > 0 ? find_place(dir, names, n, place) : 0; i < n && r == 0; i++)
-                r = read_more(dir, names[i]->d_name, place, handler, userdata);
+                r = read_more(dir, names[i]->d_name, live, place, handler, userdata);
         free_names(names, n);
         return r == -ENOENT ? 0 : r;
 }
