@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "broker/broker.h"
 #include "broker/file_set.h"
@@ -36,8 +37,10 @@ int main(int argc, char **argv)
         int r;
 
         log_setup("wbbroker", LOG_LEVEL_INFO);
-        if (argc == 2 && strcmp(argv[1], BROKER_PROCESS_ARGUMENT) == 0)
+        if (argc == 2 && strcmp(argv[1], BROKER_PROCESS_ARGUMENT) == 0) {
+                (void)prctl(PR_SET_NAME, "wbbroker"); /* exe, of /proc/self/exe, says nothing */
                 return broker_run();
+        }
         r = broker_options_parse(argc, argv, &options);
         if (r != 0)
                 return r == OPTIONS_E_HELP ? 0 : r == OPTIONS_E_USAGE ? EXIT_INVALID : EXIT_FAILURE;
