@@ -67,7 +67,7 @@ static const struct option_spec specs[] = {
         {"caps", 0, OPTION_STRING, MEMBER(caps), "none|NAME[,NAME...]",
                 "the bounding set; what another user than root holds"},
         {"seccomp", 0, OPTION_STRING, MEMBER(seccomp), "default|off|FILE",
-                "system calls: those that it has the capabilities for (default); all; or as an OCI profile says"},
+                "system calls: those of its capabilities (default), all, or an OCI profile"},
         {"secret", 0, OPTION_STRINGS, MEMBER(secrets), "NAME[:fd|mount|env]",
                 "a secret of the activation; may be repeated"},
 };

@@ -62,7 +62,7 @@ static const struct option_spec specs[] = {
                 "also without KVM, where nothing proves the isolation"},
         {"tty", 't', OPTION_FLAG, offsetof(struct run_options, terminal), NULL, "give the command a terminal"},
         {"socket", 0, OPTION_STRING, offsetof(struct run_options, socket), "PATH",
-                "the broker's control socket (WB_SOCKET); where no broker runs, the run has one of its own"},
+                "the broker's control socket (WB_SOCKET); without a broker, the run's own"},
 };
 
 static const struct option_table table = {
