@@ -14,6 +14,8 @@ import threading
 import time
 import unittest
 
+from processes import children, until
+
 BIN = os.environ["WB_BIN"]
 ROOT = os.geteuid() == 0
 
@@ -23,21 +25,6 @@ network: allowlist_domain
 egress_rules:
   - {pattern: origin.example.org, ports: [80], protocol: tcp}
 """
-
-
-def until(what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError("not within %s s" % seconds)
-
-
-def children(pid):
-    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-        return [int(x) for x in f.read().split()]
 
 
 def is_gone(pid):

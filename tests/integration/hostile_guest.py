@@ -19,6 +19,8 @@ import threading
 import time
 import unittest
 
+from processes import children, until
+
 BIN = os.environ["WB_BIN"]
 CASES = os.environ["WB_CASES"]
 
@@ -76,7 +78,7 @@ class HostileGuest(unittest.TestCase):
             json.dump(config, f)
         self.log = open(self.dir + "/log", "wb")
         self.process = subprocess.Popen([BIN + "/wbbroker", "--config", self.dir + "/c.yaml"], stderr=self.log, stdin=subprocess.DEVNULL)
-        self.until(lambda: "wbbroker: ready" in self.log_text(), "no broker: %s" % self.dir)
+        until(lambda: "wbbroker: ready" in self.log_text(), "no broker: %s" % self.dir)
         self.fetch("b")
         self.fds = self.fds_n()
         self.rss = self.rss_kib()
@@ -104,16 +106,9 @@ class HostileGuest(unittest.TestCase):
     def log_text(self):
         return pathlib.Path(self.dir, "log").read_text(errors="replace")
 
-    def until(self, what, message, seconds=20):
-        end = time.monotonic() + seconds
-        while not what():
-            self.assertLess(time.monotonic(), end, message)
-            time.sleep(0.05)
-
     def broker(self):
         """The process behind the monitor that reads the guests' bytes."""
-        with open("/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)) as f:
-            return int(f.read().split()[0])
+        return children(self.process.pid)[0]
 
     def fds_n(self):
         return len(os.listdir("/proc/%d/fd" % self.broker()))
@@ -154,7 +149,7 @@ class HostileGuest(unittest.TestCase):
             pass
 
     def nothing_is_left(self):
-        self.until(lambda: self.fds_n() <= self.fds, "descriptors leak: %d, now %d" % (self.fds, self.fds_n()))
+        until(lambda: self.fds_n() <= self.fds, "descriptors leak: %d, now %d" % (self.fds, self.fds_n()))
         self.assertLess(self.rss_kib() - self.rss, 64 * 1024)
         self.fetch("b")
 

@@ -18,6 +18,8 @@ import tempfile
 import time
 import unittest
 
+from processes import children, until
+
 BIN, INTERNET = os.environ["WB_BIN"], os.environ["WB_INTERNET"]
 ALLOWED, DENIED = "allowed.example.org", "denied.example.org"
 POLICY = """network: allowlist_domain
@@ -45,21 +47,6 @@ exec "$@"
 """
 A, PTR, MX, TXT, AAAA, SRV, HTTPS = 1, 12, 15, 16, 28, 33, 65
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, REFUSED = 0, 1, 2, 3, 5
-
-
-def until(what, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = what()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError("not within %s s" % seconds)
-
-
-def children(pid):
-    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-        return [int(x) for x in f.read().split()]
 
 
 def find_process(*words):
