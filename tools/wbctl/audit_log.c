@@ -53,18 +53,16 @@ static void view_close(struct view *v)
                 (void)munmap(v->bytes, v->mapped_n);
 }
 
-static int view_open(const char *dir, const char *name, struct view *ret)
+static int view_open_path(const char *path, struct view *ret)
 {
-        _cleanup_free_ char *path = NULL;
-        _cleanup_close_ int fd = -1;
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         struct view v = {0};
         struct stat st;
 
-        if (asprintf(&path, "%s/%s", dir, name) < 0)
-                return -ENOMEM;
-        fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &st) < 0)
                 return -errno;
+        if (!S_ISREG(st.st_mode))
+                return S_ISDIR(st.st_mode) ? -EISDIR : -ESPIPE;
         v.inode = st.st_ino;
         if (st.st_size > 0) {
                 const char *end;
@@ -78,6 +76,13 @@ static int view_open(const char *dir, const char *name, struct view *ret)
         }
         *ret = v;
         return 0;
+}
+
+static int view_open(const char *dir, const char *name, struct view *ret)
+{
+        _cleanup_free_ char *path = NULL;
+
+        return asprintf(&path, "%s/%s", dir, name) < 0 ? -ENOMEM : view_open_path(path, ret);
 }
 
 struct last {
@@ -164,9 +169,26 @@ static void hand_lines(const struct view *v, size_t from, audit_log_handler hand
         }
 }
 
-/* Where in names the file stands that was read last; n - 1 if it is gone: what there is now is new then. */
+int audit_log_file(const char *path, audit_log_handler handler, void *userdata)
+{
+        struct view v = {0};
+        int r = view_open_path(path, &v);
+
+        if (r < 0)
+                return r;
+        hand_lines(&v, 0, handler, userdata);
+        view_close(&v);
+        return 0;
+}
+
+/*
+ * Where in names the file stands that was read last; the oldest if none was; n - 1 if it is gone: what there is now is
+ * new then.
+ */
 static int find_place(const char *dir, struct dirent **names, int n, const struct audit_log_place *place)
 {
+        if (!place->inode)
+                return 0;
         for (int i = n - 1; i >= 0; i--) {
                 _cleanup_free_ char *path = NULL;
                 struct stat st;

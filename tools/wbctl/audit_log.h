@@ -23,6 +23,9 @@ typedef bool (*audit_log_filter)(void *userdata, const char *line);
 int audit_log_last(const char *dir, size_t wanted, audit_log_filter filter, audit_log_handler handler, void *userdata,
         struct audit_log_place *ret_place);
 
-/* Hands the lines that were written since, counting or not, also over rotations, and moves place. 0 or a negative
- * errno. */
+/* Hands the lines that were written since (all, if place is zeroed), counting or not, also over rotations, and moves
+ * place. 0 or a negative errno. */
 int audit_log_more(const char *dir, struct audit_log_place *place, audit_log_handler handler, void *userdata);
+
+/* Hands all whole lines of one file, a regular one. 0 or a negative errno. */
+int audit_log_file(const char *path, audit_log_handler handler, void *userdata);
