@@ -14,10 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <mbedtls/md.h>
-
 #include "broker/evidence_source.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/sha256.h"
 
 #define PROGRAM_MAX_BYTES (512 << 20)
 #define PF_KTHREAD        0x00200000u /* linux/sched.h */
@@ -66,34 +65,12 @@ static void read_kvm(int proc_fd, struct evidence_kvm *ret)
 
 /* ---- the program */
 
-static int hash(int fd, uint8_t ret_sha256[32])
-{
-        const mbedtls_md_info_t *sha256 = mbedtls_md_info_from_type(MBEDTLS_MD_SHA256);
-        mbedtls_md_context_t context;
-        unsigned char bytes[65536];
-        ssize_t n = -1;
-        int r;
-
-        mbedtls_md_init(&context);
-        r = sha256 && mbedtls_md_setup(&context, sha256, 0) == 0 && mbedtls_md_starts(&context) == 0 ? 0 : -ENOTSUP;
-        for (off_t at = 0; r == 0 && n != 0; at += n) {
-                n = pread(fd, bytes, sizeof(bytes), at);
-                if (n < 0)
-                        r = -errno;
-                else if (mbedtls_md_update(&context, bytes, (size_t)n) != 0)
-                        r = -EIO;
-        }
-        if (r == 0 && mbedtls_md_finish(&context, ret_sha256) != 0)
-                r = -EIO;
-        mbedtls_md_free(&context);
-        return r;
-}
-
 /* The kernel lets nobody write to a program that runs, so a digest holds as long as the file's identity does. */
 static int find_digest(struct evidence_digests *digests, int fd, uint8_t ret_sha256[32])
 {
         struct statfs fs;
         struct stat st;
+        uint64_t bytes;
         unsigned i;
         int r;
 
@@ -111,7 +88,7 @@ static int find_digest(struct evidence_digests *digests, int fd, uint8_t ret_sha
                         memcpy(ret_sha256, digests->known[i].sha256, sizeof(digests->known[i].sha256));
                         return 0;
                 }
-        r = hash(fd, ret_sha256);
+        r = sha256_file(fd, PROGRAM_MAX_BYTES, -1, ret_sha256, &bytes);
         if (r < 0)
                 return r;
         i = digests->next++ % (sizeof(digests->known) / sizeof(*digests->known));

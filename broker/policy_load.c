@@ -3,13 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <mbedtls/md.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "broker/bucket.h"
 #include "broker/isolation.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/sha256.h"
 
 DEFINE_CLEANUP(struct policy *, policy_unref);
 DEFINE_CLEANUP(struct yaml_document *, yaml_document_free);
@@ -303,13 +303,6 @@ static int find_policy(const struct yaml_context *c, const struct yaml_node **re
         return 0;
 }
 
-static int hash(const char *text, size_t n, uint8_t ret_sha256[32])
-{
-        const mbedtls_md_info_t *sha256 = mbedtls_md_info_from_type(MBEDTLS_MD_SHA256);
-
-        return sha256 && mbedtls_md(sha256, (const unsigned char *)text, n, ret_sha256) == 0 ? 0 : -ENOTSUP;
-}
-
 int policy_load(const char *file, const char *text, size_t n, struct policy **ret, struct yaml_error *ret_error)
 {
         _cleanup_(yaml_document_freep) struct yaml_document *document = NULL;
@@ -330,7 +323,7 @@ int policy_load(const char *file, const char *text, size_t n, struct policy **re
         if (r == 0)
                 r = yaml_bind(&c, root, policy_fields, COUNT(policy_fields), policy);
         if (r == 0)
-                r = hash(text, n, policy->sha256);
+                r = sha256_bytes(text, n, policy->sha256);
         if (r != 0)
                 return r;
         finish_limits(&policy->limits);
