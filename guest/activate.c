@@ -62,8 +62,7 @@ static void finish(struct activation *a, bool ok)
                 log_info("activated, generation %" PRIu64, a->generation);
                 a->record->opened = true;
                 standstill_end(agent->standstill);
-                if (network_has_egress(agent->network))
-                        sentinel_post(agent->sentinel);
+                sentinel_post(agent->sentinel);
         } else {
                 log_warning("activation %" PRIu64 " failed at %s: %s", a->generation, activate_step_name(a->step),
                         current_report(a)->detail);

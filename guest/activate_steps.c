@@ -57,8 +57,13 @@ static int run_freeze(struct activation *a, struct report *report)
 
 static int run_thaw(struct activation *a, struct report *report)
 {
-        int r = exec_table_thaw(a->agent->execs);
+        int r;
 
+        if (resume_came_meanwhile(a->agent->resume)) {
+                report_detail(report, "the machine was resumed meanwhile");
+                return -ECANCELED;
+        }
+        r = exec_table_thaw(a->agent->execs);
         if (r == -EOPNOTSUPP) {
                 report_detail(report, "nothing was frozen");
                 return 0;
@@ -71,7 +76,6 @@ static int run_thaw(struct activation *a, struct report *report)
 
 static int run_gate(struct activation *a, struct report *report)
 {
-        resume_take_note(a->agent->resume); /* what came late is of the resume before this activation */
         gate_set(&a->agent->gate, GATE_OPEN);
         report_detail(report, "commands are accepted");
         return 0;

@@ -12,6 +12,7 @@
 #include "guest/info.h"
 #include "guest/resume.h"
 #include "guest/secret_talk.h"
+#include "guest/sentinel.h"
 
 static void take_info(struct control *c)
 {
@@ -82,7 +83,8 @@ int opening_take(struct control *c, const Wb__ToAgent *m)
 {
         struct agent *agent = control_agent(c);
 
-        resume_look(agent->resume); /* before a clone does what it must not */
+        sentinel_look(agent->sentinel); /* both before a clone does what it must not */
+        resume_look(agent->resume);
         switch (m->body_case) {
         case WB__TO_AGENT__BODY_INFO: take_info(c); return 0;
         case WB__TO_AGENT__BODY_ACTIVATE: activate_open(agent, c, m->activate); return 0;

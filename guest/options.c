@@ -38,7 +38,7 @@ static const struct option_spec specs[] = {
         {"vmclock", 0, OPTION_STRING, offsetof(struct raw_options, vmclock), "FILE",
                 "what tells of a resume (" VMCLOCK_DEVICE "; over unix nothing, unless given)"},
         {"host-gone", 0, OPTION_STRING, offsetof(struct raw_options, host_gone), "auto|thaw|power-off|stay",
-                "what to do if the host does not activate again after a quiesce or a resume (auto: thaw after a quiesce, else power off)"},
+                "what to do if the host does not activate again after a quiesce or a resume (auto: thaw after a quiesce that no snapshot followed, else power off)"},
         {"host-gone-after", 0, OPTION_DURATION_MS, offsetof(struct raw_options, host_gone_ms), "DURATION",
                 "how long it has (10m)"},
         {"selftest", 0, OPTION_FLAG, offsetof(struct raw_options, selftest), NULL,

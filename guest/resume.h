@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * A resume that nobody announced: looks at what a machine can know of it (VMClock, the kernel's vmgenid driver, the
- * vsock device) and brings the guest to a standstill at once. What counts is judged in resume_judge.h.
+ * A resume that nobody announced: looks at what a machine can know of it (VMClock, what the kernel's vmgenid driver
+ * says, the vsock device) and brings the guest to a standstill at once. What counts is judged in resume_judge.h.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct agent;
@@ -21,6 +22,10 @@ void resume_watch_free(struct resume_watch *w); /* takes NULL */
 /* Looks now. To be called before anything is begun that must not happen in a clone; it is cheap. */
 void resume_look(struct resume_watch *w);
 
+/* The same for an activation that is about to thaw: true if what it put in order is not the machine that it runs in.
+ * The guest stands still then, and the activation fails. */
+bool resume_came_meanwhile(struct resume_watch *w);
+
 /*
  * A connection with the host broke: recv(2) answered error (errno) for fd. A vsock peer that closes, or dies, or
  * refuses ends our reading in order; an error is pending only where the device dropped all connections at once, as it
@@ -28,7 +33,7 @@ void resume_look(struct resume_watch *w);
  */
 void resume_connection_broke(struct resume_watch *w, int fd, int error);
 
-/* An activation begins, or is about to open the gate: what has been told by now is of the past. */
+/* An activation begins: what has been told by now is of the past. */
 void resume_take_note(struct resume_watch *w);
 
 /* What is watched; and how often it told, by what the last time. For `wbctl info`. */

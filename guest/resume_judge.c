@@ -10,6 +10,7 @@ static const char *const source_names[] = {
         [RESUME_VMCLOCK] = "vmclock",
         [RESUME_GENERATION] = "vmgenid",
         [RESUME_TRANSPORT] = "vsock reset",
+        [RESUME_DEVICE] = "vsock device removed",
         [RESUME_CID] = "another CID",
 };
 static_assert(sizeof(source_names) / sizeof(source_names[0]) == RESUME_SOURCES, "a name for each source");
@@ -25,11 +26,11 @@ bool resume_is_true(enum resume_source source, const struct resume_view *view)
                 return view->vmclock_changed;
         /*
          * An activation comes over a connection, and no connection outlives a resume: this word is of the resume
-         * before it. Another CID is a state, which the activation took note of when it began, and comes late for
-         * nothing.
+         * before it. But the device is gone before there can be another one to connect over, and its CID is a state:
+         * of both the activation took note when it began.
          */
         if (view->gate == GATE_ACTIVATING)
-                return source == RESUME_CID;
+                return source == RESUME_CID || source == RESUME_DEVICE;
         if (view->stands_still)
                 return source == RESUME_CID;
         return source != RESUME_VMCLOCK;

@@ -16,6 +16,7 @@ enum resume_source {
         RESUME_VMCLOCK,    /* its marker changed: exact, and there before anything runs */
         RESUME_GENERATION, /* the kernel's vmgenid driver said so */
         RESUME_TRANSPORT,  /* the vsock device dropped all connections */
+        RESUME_DEVICE,     /* the vsock device was taken away: nobody can be restored with it, or was reached since */
         RESUME_CID,        /* the vsock device has another CID than before */
         RESUME_SOURCES,
 };

@@ -2,6 +2,7 @@
 #include "guest/sentinel.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -14,16 +15,19 @@
 #include "proto/wire/limits.h"
 
 #define DIAL_LIMIT_MS 2000
+#define DIAL_AGAIN_S  10 /* after a broker that was there has gone: it may have been replaced */
 
 struct sentinel {
         struct agent *agent;
         struct host_dial dial;
-        int fd; /* -1: none */
-        struct event event;
+        bool is_known; /* the host has taken one since sentinel_post() */
+        int fd;        /* -1: none */
+        struct event event, again;
 };
 
 void sentinel_withdraw(struct sentinel *s)
 {
+        (void)evtimer_del(&s->again);
         host_dial_stop(&s->dial);
         if (s->fd < 0)
                 return;
@@ -31,38 +35,51 @@ void sentinel_withdraw(struct sentinel *s)
         s->fd = close_fd(s->fd);
 }
 
-/* A broker that ends closes in order: then there is no sentinel until the next activation. */
-static void on_event(evutil_socket_t fd, short events, void *userdata)
+static void dial_later(struct sentinel *s)
 {
-        struct sentinel *s = userdata;
+        (void)evtimer_add(&s->again, &(struct timeval){.tv_sec = DIAL_AGAIN_S});
+}
+
+/* Closed in order: a broker that ended. */
+void sentinel_look(struct sentinel *s)
+{
         char byte;
-        ssize_t got = recv(fd, &byte, sizeof(byte), MSG_DONTWAIT);
+        ssize_t got = s->fd < 0 ? 1 : recv(s->fd, &byte, sizeof(byte), MSG_DONTWAIT);
         int error = errno;
 
-        (void)events;
         if (got > 0 || (got < 0 && (error == EAGAIN || error == EINTR)))
                 return;
         if (got < 0)
-                resume_connection_broke(s->agent->resume, fd, error);
+                resume_connection_broke(s->agent->resume, s->fd, error);
         sentinel_withdraw(s); /* once more, if that was a resume */
+        if (got == 0)
+                dial_later(s);
+}
+
+static void on_event(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)fd;
+        (void)events;
+        sentinel_look(userdata);
 }
 
 static void on_dialled(struct host_dial *d, int result)
 {
         struct sentinel *s = (struct sentinel *)((char *)d - offsetof(struct sentinel, dial));
 
-        if (result < 0)
+        if (result < 0) {
+                if (s->is_known)
+                        dial_later(s);
                 return;
+        }
+        s->is_known = true;
         s->fd = result;
         (void)event_assign(&s->event, s->agent->base, result, EV_READ | EV_PERSIST, on_event, s);
         (void)event_add(&s->event, NULL);
 }
 
-void sentinel_post(struct sentinel *s)
+static void dial(struct sentinel *s)
 {
-        sentinel_withdraw(s);
-        if (s->agent->transport.kind == TRANSPORT_UNIX)
-                return;
         s->dial = (struct host_dial){
                 .base = s->agent->base,
                 .transport = &s->agent->transport,
@@ -70,7 +87,24 @@ void sentinel_post(struct sentinel *s)
                 .fd = -1,
                 .done = on_dialled,
         };
-        (void)host_dial_start(&s->dial, DIAL_LIMIT_MS);
+        if (host_dial_start(&s->dial, DIAL_LIMIT_MS) < 0 && s->is_known)
+                dial_later(s);
+}
+
+static void on_again(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)fd;
+        (void)events;
+        dial(userdata);
+}
+
+void sentinel_post(struct sentinel *s)
+{
+        sentinel_withdraw(s);
+        if (s->agent->transport.kind == TRANSPORT_UNIX)
+                return;
+        s->is_known = false;
+        dial(s);
 }
 
 int sentinel_new(struct agent *agent, struct sentinel **ret)
@@ -81,6 +115,7 @@ int sentinel_new(struct agent *agent, struct sentinel **ret)
                 return -ENOMEM;
         s->agent = agent;
         s->fd = s->dial.fd = -1;
+        (void)evtimer_assign(&s->again, agent->base, on_again, s);
         *ret = s;
         return 0;
 }

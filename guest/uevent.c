@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +14,9 @@
 #define MESSAGE_BYTES   8192u  /* lib/kobject_uevent.c: 2048 of texts, and the path */
 #define RECEIVE_BYTES   262144 /* so that a bus full of devices loses none */
 #define TAKEN_AT_A_TIME 4096   /* then others have their turn */
+
+/* Of a virtio device with VIRTIO_ID_VSOCK (linux/virtio_ids.h), whoever its vendor (drivers/virtio/virtio.c). */
+#define VSOCK_ALIAS "MODALIAS=virtio:d00000013v"
 
 int uevent_open(void)
 {
@@ -28,28 +32,46 @@ int uevent_open(void)
         return steal_fd(&fd);
 }
 
-/*
- * Who writes to a device's `uevent` file can have the kernel send a message of it, but not one with a variable of this
- * name: theirs begin with SYNTH_ARG_.
- */
-bool uevent_is_generation(const char *bytes, size_t n)
+/* One text, without its NUL: is it this one, or does it begin so? */
+static bool is_text(const char *text, size_t n, const char *wanted)
 {
-        static const char wanted[] = "NEW_VMGENID=1";
-
-        for (size_t at = 0; at < n;) {
-                size_t length = strnlen(bytes + at, n - at);
-
-                if (length == sizeof(wanted) - 1 && memcmp(bytes + at, wanted, length) == 0)
-                        return true;
-                at += length + 1;
-        }
-        return false;
+        return n == strlen(wanted) && memcmp(text, wanted, n) == 0;
 }
 
-bool uevent_take(int fd)
+static bool begins(const char *text, size_t n, const char *wanted)
+{
+        return n >= strlen(wanted) && memcmp(text, wanted, strlen(wanted)) == 0;
+}
+
+/*
+ * Who writes to a device's `uevent` file can have the kernel send a message of it, of any action; but then it bears
+ * SYNTH_UUID, and its own variables begin with SYNTH_ARG_ (Documentation/ABI/testing/sysfs-uevent).
+ */
+unsigned uevent_read(const char *bytes, size_t n)
+{
+        bool goes = false, is_vsock = false, is_synthetic = false;
+        unsigned found = 0;
+
+        for (size_t at = 0; at < n;) {
+                const char *text = bytes + at;
+                size_t length = strnlen(text, n - at);
+
+                if (is_text(text, length, "NEW_VMGENID=1"))
+                        found |= UEVENT_GENERATION;
+                goes |= is_text(text, length, "ACTION=remove") || is_text(text, length, "ACTION=unbind");
+                is_vsock |= begins(text, length, VSOCK_ALIAS);
+                is_synthetic |= begins(text, length, "SYNTH_UUID=");
+                at += length + 1;
+        }
+        if (goes && is_vsock && !is_synthetic)
+                found |= UEVENT_VSOCK_GONE;
+        return found;
+}
+
+unsigned uevent_take(int fd)
 {
         char bytes[MESSAGE_BYTES];
-        bool found = false;
+        unsigned found = 0;
 
         for (int i = 0; i < TAKEN_AT_A_TIME; i++) {
                 struct sockaddr_nl from = {0};
@@ -59,11 +81,11 @@ bool uevent_take(int fd)
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n < 0 && errno == ENOBUFS)
-                        found = true;
+                        found = UEVENT_ALL;
                 else if (n < 0)
                         break;
                 else if (from.nl_pid == 0) /* the kernel, and nobody else */
-                        found |= uevent_is_generation(bytes, (size_t)n);
+                        found |= uevent_read(bytes, (size_t)n);
         }
         return found;
 }

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The kernel's messages of devices (NETLINK_KOBJECT_UEVENT), as far as they say that the machine has another generation
- * id: its driver (drivers/virt/vmgenid.c) says so since Linux 6.10. */
+/*
+ * The kernel's messages of devices (NETLINK_KOBJECT_UEVENT), as far as they tell of a resume: that the machine has
+ * another generation id, which the driver (drivers/virt/vmgenid.c) says since Linux 6.10; and that the vsock device
+ * went away, as it must before QEMU can save a machine.
+ */
 
-#include <stdbool.h>
 #include <stddef.h>
+
+enum uevent {
+        UEVENT_GENERATION = 1u << 0,
+        UEVENT_VSOCK_GONE = 1u << 1,
+        UEVENT_ALL = UEVENT_GENERATION | UEVENT_VSOCK_GONE,
+};
 
 /* A non-blocking descriptor, or a negative errno. */
 int uevent_open(void);
 
-/*
- * Takes all messages that wait. True if one of them was of a new generation id, or some were lost, of which one may
- * have been that.
- */
-bool uevent_take(int fd);
+/* Takes all messages that wait; what they said, or, of those that were lost, may have said: bits of enum uevent. */
+unsigned uevent_take(int fd);
 
-/* Is this one message, n bytes of NUL-terminated texts, of a new generation id? Pure. */
-bool uevent_is_generation(const char *bytes, size_t n);
+/* What one message says, n bytes of NUL-terminated texts. Pure. */
+unsigned uevent_read(const char *bytes, size_t n);

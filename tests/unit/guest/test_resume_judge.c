@@ -13,9 +13,17 @@ static void test_without_vmclock(void)
                 bool stands_still;
                 bool believed[RESUME_SOURCES];
         } rows[] = {
-                {GATE_OPEN, false, {[RESUME_GENERATION] = true, [RESUME_TRANSPORT] = true, [RESUME_CID] = true}},
-                {GATE_ACTIVATING, false, {[RESUME_CID] = true}},
-                {GATE_CLOSED, false, {[RESUME_GENERATION] = true, [RESUME_TRANSPORT] = true, [RESUME_CID] = true}},
+                {GATE_OPEN, false,
+                        {[RESUME_GENERATION] = true,
+                                [RESUME_TRANSPORT] = true,
+                                [RESUME_DEVICE] = true,
+                                [RESUME_CID] = true}},
+                {GATE_ACTIVATING, false, {[RESUME_DEVICE] = true, [RESUME_CID] = true}},
+                {GATE_CLOSED, false,
+                        {[RESUME_GENERATION] = true,
+                                [RESUME_TRANSPORT] = true,
+                                [RESUME_DEVICE] = true,
+                                [RESUME_CID] = true}},
                 {GATE_CLOSED, true, {[RESUME_CID] = true}},
         };
 

@@ -6,29 +6,40 @@
 #include "tests/support/suite.h"
 
 #define MESSAGE(text) text, sizeof(text)
+#define PATH          "/devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio0"
+#define VSOCK         "\0SUBSYSTEM=virtio\0MODALIAS=virtio:d00000013v00001AF4"
 
 static void test_messages(void)
 {
         static const struct {
                 const char *bytes;
                 size_t n;
-                bool is;
+                unsigned says;
         } rows[] = {
                 {MESSAGE("change@/devices/platform/VMGENCTR:00\0ACTION=change\0SUBSYSTEM=platform\0NEW_VMGENID=1\0SEQNUM=9"),
-                        true},
-                {MESSAGE("NEW_VMGENID=1"), true},
-                {"NEW_VMGENID=1", 13, true}, /* cut off before its NUL */
-                {"NEW_VMGENID=1", 12, false},
-                {MESSAGE("change@/devices/x\0ACTION=change\0SYNTH_UUID=0\0SYNTH_ARG_NEW_VMGENID=1"), false},
-                {MESSAGE("add@/devices/NEW_VMGENID=1\0ACTION=add"), false},
-                {MESSAGE("x\0NEW_VMGENID=11"), false},
-                {MESSAGE("x\0NEW_VMGENID="), false},
-                {"\0\0\0\0", 4, false},
-                {"", 0, false},
+                        UEVENT_GENERATION},
+                {MESSAGE("NEW_VMGENID=1"), UEVENT_GENERATION},
+                {"NEW_VMGENID=1", 13, UEVENT_GENERATION}, /* cut off before its NUL */
+                {"NEW_VMGENID=1", 12, 0},
+                {MESSAGE("change@/devices/x\0ACTION=change\0SYNTH_UUID=0\0SYNTH_ARG_NEW_VMGENID=1"), 0},
+                {MESSAGE("add@/devices/NEW_VMGENID=1\0ACTION=add"), 0},
+                {MESSAGE("x\0NEW_VMGENID=11"), 0},
+                {MESSAGE("x\0NEW_VMGENID="), 0},
+                {"\0\0\0\0", 4, 0},
+                {"", 0, 0},
+                {MESSAGE("remove@" PATH "\0ACTION=remove\0DEVPATH=" PATH VSOCK "\0SEQNUM=1"), UEVENT_VSOCK_GONE},
+                {MESSAGE("unbind@" PATH "\0ACTION=unbind\0DEVPATH=" PATH VSOCK "\0SEQNUM=1"), UEVENT_VSOCK_GONE},
+                {MESSAGE("ACTION=remove" VSOCK), UEVENT_VSOCK_GONE},
+                {MESSAGE("add@" PATH "\0ACTION=add\0DEVPATH=" PATH VSOCK "\0SEQNUM=1"), 0},
+                {MESSAGE("bind@" PATH "\0ACTION=bind\0DEVPATH=" PATH VSOCK "\0SEQNUM=1"), 0},
+                {MESSAGE("remove@" PATH "\0ACTION=remove\0SYNTH_UUID=0" VSOCK "\0SEQNUM=1"), 0},
+                {MESSAGE("ACTION=remove\0SUBSYSTEM=virtio\0MODALIAS=virtio:d00000002v00001AF4"), 0}, /* a disk */
+                {MESSAGE("ACTION=remove\0SUBSYSTEM=virtio\0MODALIAS=virtio:d00000013"), 0},
+                {MESSAGE("ACTION=removed" VSOCK), 0},
         };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-                CU_ASSERT_EQUAL(uevent_is_generation(rows[i].bytes, rows[i].n), rows[i].is);
+                CU_ASSERT_EQUAL(uevent_read(rows[i].bytes, rows[i].n), rows[i].says);
 }
 
 int main(void)
