@@ -5,55 +5,13 @@
     run.py --wbagent F --wbctl F --wbvsock F --builder images/microvm/build [--cache D] [--qemu F]
 
 77: what it needs is not to be had."""
-import argparse, glob, json, os, shutil, socket, struct, subprocess, sys, tempfile, time
+import glob, json, os, socket, subprocess, sys, tempfile, time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wbvsock"))
-import vm as wbvsock_vm
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import vm
+from guest import Guest, build_image, evidence, parser, skip_unless_possible
 
 RTC_BASE = "2020-02-02T02:02:02"        # what the guest's clock begins with
-
-
-class Guest(wbvsock_vm.Machine):
-    def __init__(self, arguments, cid, image):
-        super().__init__(arguments, cid)
-        self.image_dir = image
-
-    def __enter__(self):
-        try:
-            self.directory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="wb-agent-vm-"))
-            self.wbvsock = self.start_wbvsock()
-            self.qemu = self.start_qemu()
-            return self
-        except BaseException:
-            self.stack.close()
-            raise
-
-    def start_qemu(self):
-        with open(self.image_dir + "/cmdline") as f:
-            cmdline = f.read().strip()
-        return self.start(
-            [self.arguments.qemu, "-M", "q35,memory-backend=mem,sata=off,smbus=off,usb=off,vmport=off", "-nodefaults", "-no-reboot",
-             "-display", "none", "-nic", "none", "-m", "256M", "-object", "memory-backend-memfd,id=mem,size=256M,share=on",
-             "-rtc", "base=" + RTC_BASE, "-kernel", self.image_dir + "/kernel", "-initrd", self.image_dir + "/initrd", "-append", cmdline,
-             "-serial", "file:" + self.path("console"), "-chardev", "socket,id=vs,path=" + self.path("vhost"),
-             "-device", "vhost-user-vsock-pci,chardev=vs"], stderr=subprocess.STDOUT, stdout=open(self.path("log"), "ab"))
-
-    def wbctl(self, command, *args, status=0, **more):
-        r = subprocess.run([self.arguments.wbctl, command, "--uds", self.path("v"), *args], capture_output=True, timeout=120,
-                           **({} if "input" in more else {"stdin": subprocess.DEVNULL}), **more)
-        assert r.returncode == status, "wbctl %s %s: %d: %s%s" % (command, args, r.returncode, r.stdout, r.stderr)
-        return r.stdout.decode(errors="replace")
-
-    def shell(self, script, **more):
-        return self.wbctl("exec", "--timeout", "60s", "--", "sh", "-c", script, **more)
-
-    def console(self):
-        with open(self.path("console"), errors="replace") as f:
-            return f.read()
-
-
-def evidence(activation, name):
-    return next(s["evidence"] for s in activation["steps"] if s["name"] == name)
 
 
 def check_before(g):
@@ -122,74 +80,23 @@ def check_selftest(g):
     assert all(checks[n]["ok"] for n in ("cgroup2", "memory", "pids", "cpu", "io", "pty", "fsopen", "seccomp")), checks
 
 
-def varint(n):
-    out = b""
-    while n > 0x7f:
-        out, n = out + bytes([n & 0x7f | 0x80]), n >> 7
-    return out + bytes([n])
-
-
-def field(number, value):
-    return varint(number << 3) + varint(value) if isinstance(value, int) else varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def fields(data):
-    found, at = {}, 0
-
-    def number():
-        nonlocal at
-        value = shift = 0
-        while True:
-            value, shift, at = value | (data[at] & 0x7f) << shift, shift + 7, at + 1
-            if data[at - 1] < 0x80:
-                return value
-    while at < len(data):
-        key = number()
-        value = number()
-        if key & 7 == 2:
-            value, at = data[at:at + value], at + value
-        found[key >> 3] = value
-    return found
-
-
-def check_clock_once(g, skew_ns):
-    """A ClockCheck from a host whose clock is that much ahead; the guest's report: what it did, offset, bound, drift."""
-    s = socket.socket(socket.AF_UNIX)
-    s.settimeout(60)
-    s.connect(g.path("v"))
-    s.sendall(b"CONNECT 1024\n")
-    stream = s.makefile("rb")
-    assert stream.readline().startswith(b"OK ")
-    s.sendall(struct.pack(">I", 3) + field(67, b""))
-    while True:
-        m = fields(stream.read(struct.unpack(">I", stream.read(4))[0]))
-        if 24 in m:
-            sample = field(24, field(1, fields(m[24])[1]) + field(2, time.time_ns() + skew_ns))
-            s.sendall(struct.pack(">I", len(sample)) + sample)
-            continue
-        assert 73 in m, m
-        report = fields(m[73])
-        offset = report.get(3, 0)
-        return report[1].decode(), offset >> 1 ^ -(offset & 1), report[4], report.get(5, 0)
-
-
 def check_clock(g):
-    done, offset, bound, _ = check_clock_once(g, 0)
+    done, offset, bound, _ = g.check_clock(0)
     if bound > 20e6:
         print("skipped: the machine is too busy for clocks, bound", bound)
         return
     assert done in ("left alone", "slewed") and abs(offset) < 100e6, (done, offset, bound)
-    done, offset, bound, _ = check_clock_once(g, 80 * 10**6)
+    done, offset, bound, _ = g.check_clock(80 * 10**6)
     assert done == "slewed" and 30e6 < offset < 128e6, (done, offset, bound)
     before = float(g.shell("date +%s"))
-    done, offset, bound, known = check_clock_once(g, 10**10)
+    done, offset, bound, known = g.check_clock(10**10)
     assert done == "stepped" and abs(offset - 10**10) < 1e9 and not known, (done, offset, bound, known)     # that is no drift
     assert float(g.shell("date +%s")) - before >= 9
     time.sleep(1.5)
-    done, offset, bound, known = check_clock_once(g, 10**10)
+    done, offset, bound, known = g.check_clock(10**10)
     assert done in ("left alone", "slewed") and abs(offset) < 100e6 and known, (done, offset, bound, known)
     assert "drift" in json.loads(g.wbctl("info", "--json"))["facts"]["clock_check"]
-    assert check_clock_once(g, 0)[0] == "stepped"           # and back
+    assert g.check_clock(0)[0] == "stepped"           # and back
 
 
 def check_limits(g):
@@ -241,10 +148,9 @@ def check_end(g, *how):
 
 def run(arguments):
     with tempfile.TemporaryDirectory() as work:
-        subprocess.run([arguments.builder, "--agent", arguments.wbagent, "--program", "socat", "--out", work + "/image"], check=True,
-                       stdout=subprocess.DEVNULL)
-        _, modules = wbvsock_vm.find_kernel(arguments.cache)
-        with Guest(arguments, 42, work + "/image") as one, Guest(arguments, 43, work + "/image") as two:
+        image = build_image(arguments, work, "socat")
+        _, modules = vm.find_kernel(arguments.cache)
+        with Guest(arguments, 42, image, rtc=RTC_BASE) as one, Guest(arguments, 43, image, rtc=RTC_BASE) as two:
             for g, name in ((one, "one"), (two, "two")):
                 check_before(g)
                 check_activation(g, name)
@@ -259,31 +165,18 @@ def run(arguments):
             check_standstill(one)
             check_end(one)
             check_end(two, "--reboot")
-        with Guest(arguments, 44, work + "/image") as three:
+        with Guest(arguments, 44, image, rtc=RTC_BASE) as three:
             check_before(three)
             check_reset_of_the_transport(three)
     print("all checks passed")
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--wbagent", required=True)
-    p.add_argument("--wbctl", required=True)
-    p.add_argument("--wbvsock", required=True)
-    p.add_argument("--builder", required=True)
-    p.add_argument("--cache", default="kernel")
-    p.add_argument("--qemu", default="qemu-system-x86_64")
-    arguments = p.parse_args()
-    with open(arguments.wbagent, "rb") as f:
-        if b"/ld-linux" in f.read(4096):
-            print("the agent is not static: a build with sanitizers")
-            sys.exit(77)
-    if os.geteuid() != 0 or not shutil.which(arguments.qemu) or not shutil.which("socat"):
-        print("needs root, QEMU and socat")
-        sys.exit(77)
+    arguments = parser().parse_args()
+    skip_unless_possible(arguments)
     try:
         run(arguments)
-    except wbvsock_vm.Unavailable as e:
+    except vm.Unavailable as e:
         print(e)
         sys.exit(77)
 

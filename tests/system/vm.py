@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small VM for tests: an initramfs from one static program and some modules, QEMU, its monitor, and wbvsock beside it."""
+"""A small VM for tests: QEMU, its monitor, and wbvsock beside it. As it stands here its guest is an initramfs from one static
+program and some modules; guest.py has the one with the agent."""
 
 import contextlib
 import glob
@@ -16,6 +17,7 @@ MODULES = [
     "vsock", "vmw_vsock_virtio_transport_common", "vmw_vsock_virtio_transport",
 ]
 PACKAGE = "linux-image-cloud-amd64"
+VSOCK = "vhost-user-vsock-pci,id=vsock0,chardev=vs,bus=rp0"
 
 
 class Unavailable(Exception):
@@ -129,6 +131,7 @@ class Machine:
     def __init__(self, arguments, cid=42, options=()):
         self.arguments, self.cid, self.options = arguments, cid, list(options)
         self.stack = contextlib.ExitStack()
+        self.monitor = None
 
     def path(self, name):
         return os.path.join(self.directory, name)
@@ -136,8 +139,7 @@ class Machine:
     def __enter__(self):
         try:
             self.directory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="wbvsock-"))
-            self.image, modules = find_kernel(self.arguments.cache)
-            initramfs(self.arguments.guest, modules, self.path("initrd"))
+            self.prepare()
             self.wbvsock = self.start_wbvsock()
             self.qemu = self.start_qemu()
             self.monitor = Monitor(self.path("qmp"))
@@ -146,9 +148,27 @@ class Machine:
             self.stack.close()
             raise
 
+    def prepare(self):
+        """Puts into the directory what boot() names."""
+        self.image, modules = find_kernel(self.arguments.cache)
+        initramfs(self.arguments.guest, modules, self.path("initrd"))
+
+    def boot(self):
+        """What QEMU starts with."""
+        return ["-kernel", self.image, "-initrd", self.path("initrd"),
+                "-append", "console=ttyS0 quiet panic=-1 cryptomgr.notests nokaslr audit=0"]
+
+    def memory(self):
+        return "memory-backend-memfd,id=mem,size=256M,share=on"
+
+    def devices(self):
+        return ["-device", VSOCK]
+
     def __exit__(self, *error):
         if error[0]:
             for name in ("console", "log"):
+                if not os.path.exists(self.path(name)):
+                    continue
                 with open(self.path(name), errors="replace") as f:
                     print(f"--- {name}\n{f.read()[-3000:]}")
         self.stack.close()
@@ -185,16 +205,16 @@ class Machine:
     def start_qemu(self):
         return self.start(
             [self.arguments.qemu, "-M", "q35,memory-backend=mem,sata=off,smbus=off,usb=off,vmport=off", "-nodefaults",
-             "-display", "none", "-nic", "none", "-m", "256M",
-             "-object", "memory-backend-memfd,id=mem,size=256M,share=on",
-             "-kernel", self.image, "-initrd", self.path("initrd"),
-             "-append", "console=ttyS0 quiet panic=-1 cryptomgr.notests nokaslr audit=0",
+             "-display", "none", "-nic", "none", "-m", "256M", "-object", self.memory(), *self.boot(),
              "-serial", "file:" + self.path("console"),
              "-qmp", f"unix:{self.path('qmp')},server=on,wait=off",
              "-chardev", f"socket,id=vs,path={self.path('vhost')}",
-             "-device", "pcie-root-port,id=rp0,chassis=1,slot=1",
-             "-device", "vhost-user-vsock-pci,id=vsock0,chardev=vs,bus=rp0"], stderr=subprocess.STDOUT,
+             "-device", "pcie-root-port,id=rp0,chassis=1,slot=1", *self.devices()], stderr=subprocess.STDOUT,
             stdout=open(self.path("log"), "ab"))
+
+    def plug(self):
+        """The vsock device, where it is not there."""
+        self.monitor.do("device_add", driver="vhost-user-vsock-pci", id="vsock0", chardev="vs", bus="rp0")
 
     def dial(self, port, seconds=60, once=False):
         """A connection to the guest's port; retried while it is closed without a word."""
