@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "broker/audit_checkpoint.h"
 #include "broker/audit_file.h"
+#include "broker/audit_notary.h"
 #include "broker/audit_record.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -19,13 +21,20 @@
  * the thread swaps them when the back one is empty, and works off the back one without the lock. A record's seq is
  * given when it is written, so that one that could not be leaves no gap. While writing fails, the back queue is kept
  * and tried again; records that somebody waits for are answered -EIO and dropped, since what they would have allowed
- * does not happen.
+ * does not happen. Each line is sealed with its hash when it is written, and checkpoints are asked for here: the notary
+ * is another process, so it is waited for, but never long.
  */
 
 #define QUEUE_BYTES   (4u * 1024u * 1024u)
 #define CHUNK_BYTES   (256u * 1024u)        /* one write(2); more if one record is larger */
 #define SYNC_AFTER_NS (500 * NSEC_PER_MSEC) /* INTERFACES.md: on disk within 1 s */
 #define RETRY_NS      (200 * NSEC_PER_MSEC)
+
+/* For the notary: some milliseconds, unless the monitor looks at a process just then. Records wait meanwhile, so
+ * while they come it is asked again later instead. */
+#define ASK_NS       (200 * NSEC_PER_MSEC)
+#define ASK_LAST_NS  (3 * NSEC_PER_SEC) /* at the start, at the end and between two files */
+#define ASK_AGAIN_NS NSEC_PER_SEC
 
 /* Stands before each body in a queue; bodies are padded to its alignment. */
 struct entry {
@@ -61,6 +70,11 @@ struct audit {
         char *chunk;
         size_t chunk_room;
         uint64_t sync_due_ns; /* 0: all that is written is on disk, or need not be */
+        int notary_fd;        /* -1: nobody signs */
+        bool notary_failing;
+        bool begun;                 /* the first record stands, and its checkpoint was asked for */
+        uint64_t unsigned_n;        /* records behind the last checkpoint */
+        uint64_t checkpoint_due_ns; /* 0: nothing is unsigned */
 };
 
 static size_t entry_stride(size_t body_n)
@@ -115,25 +129,54 @@ static struct entry *next_entry(struct queue *q, size_t *at)
         return e;
 }
 
-/* Appends an entry's line to the chunk; false if it is full. A single record always fits. */
-static bool chunk_add(struct audit *a, size_t *n, const struct entry *e, uint64_t seq)
+/* A chunk under way: whole lines, and where the chain stands behind them. */
+struct chunk {
+        size_t n;
+        uint64_t seq;
+        struct audit_hash hash;
+        uint64_t lines_n;
+};
+
+static size_t line_room(const struct entry *e)
 {
-        size_t need = *n + AUDIT_HEAD_MAX_BYTES + e->body_n;
+        return AUDIT_HEAD_MAX_BYTES + e->body_n + AUDIT_TAIL_BYTES;
+}
 
-        if (need > a->chunk_room) {
-                char *larger;
+/* Has room for need bytes behind the first n; only a chunk's first line may make it larger. */
+static bool chunk_room(struct audit *a, size_t n, size_t need)
+{
+        char *larger;
 
-                if (*n)
-                        return false;
-                larger = realloc(a->chunk, need);
-                if (!larger)
-                        return false;
-                a->chunk = larger;
-                a->chunk_room = need;
-        }
-        *n += audit_record_head(seq, e->realtime_ns, a->chunk + *n);
-        memcpy(a->chunk + *n, e + 1, e->body_n);
-        *n += e->body_n;
+        if (n + need <= a->chunk_room)
+                return true;
+        larger = n ? NULL : realloc(a->chunk, need);
+        if (!larger)
+                return false;
+        a->chunk = larger;
+        a->chunk_room = need;
+        return true;
+}
+
+/* Appends an entry's line; false if there is no room for it. A single record always fits. */
+static bool chunk_add(struct audit *a, struct chunk *c, const struct entry *e)
+{
+        struct audit_hash hash;
+        char *line;
+        size_t n;
+
+        if (!chunk_room(a, c->n, line_room(e)))
+                return false;
+        line = a->chunk + c->n;
+        n = audit_record_head(c->seq + 1, e->realtime_ns, line);
+        memcpy(line + n, e + 1, e->body_n);
+        n += e->body_n;
+        if (audit_record_hash(&c->hash, line, n, &hash) < 0)
+                return false;
+        audit_record_tail(&hash, line + n);
+        c->n += n + AUDIT_TAIL_BYTES;
+        c->seq++;
+        c->hash = hash;
+        c->lines_n++;
         return true;
 }
 
@@ -158,40 +201,141 @@ static void answer(struct queue *q, size_t from, size_t to, int r)
         }
 }
 
-/* As much of the back queue from *at on as makes one chunk; *ret_end is behind it. Answers the seq of its last line. */
-static uint64_t fill_chunk(struct audit *a, size_t at, size_t *ret_n, size_t *ret_end)
+/* As much of the back queue from *at on as makes one chunk and the file has room for; *ret_end is behind it. */
+static void fill_chunk(struct audit *a, size_t at, struct chunk *ret, size_t *ret_end)
 {
-        uint64_t seq = a->file.seq;
-        size_t n = 0, next = at;
+        struct chunk c = {.seq = a->file.seq, .hash = a->file.hash};
+        size_t next = at;
 
         *ret_end = at;
         for (struct entry *e = next_entry(a->back, &next); e; e = next_entry(a->back, &next)) {
-                if (!e->taken && !chunk_add(a, &n, e, seq + 1))
+                if (!e->taken && c.n && audit_file_is_full(&a->file, c.n, line_room(e)))
                         break;
-                seq += !e->taken;
+                if (!e->taken && !chunk_add(a, &c, e))
+                        break;
                 *ret_end = next;
         }
-        *ret_n = n;
-        return seq;
+        *ret = c;
 }
+
+/* ---- checkpoints */
+
+static void set_notary_failing(struct audit *a, int r)
+{
+        if (r < 0 && !a->notary_failing)
+                log_errno(r, "the audit log goes on without a signature");
+        else if (r == 0 && a->notary_failing)
+                log_warning("the audit log is signed again");
+        a->notary_failing = r < 0;
+}
+
+static int append_checkpoint(struct audit *a, const struct audit_checkpoint *checkpoint)
+{
+        char line[AUDIT_CHECKPOINT_MAX_BYTES + AUDIT_TAIL_BYTES];
+        size_t n = audit_checkpoint_line(checkpoint, line);
+        struct audit_hash hash;
+        int r = audit_record_hash(&a->file.hash, line, n, &hash);
+
+        if (r < 0)
+                return r;
+        audit_record_tail(&hash, line + n);
+        r = audit_file_append(&a->file, line, n + AUDIT_TAIL_BYTES, checkpoint->seq, &hash);
+        if (r < 0)
+                return r;
+        a->unsigned_n = 0;
+        a->checkpoint_due_ns = 0;
+        return 0;
+}
+
+/*
+ * What is vouched for goes to disk first: a signature must not outlive it. Negative only where the log cannot be
+ * written.
+ */
+static int write_checkpoint(struct audit *a, enum audit_sync sync, uint64_t timeout_ns)
+{
+        struct audit_question question;
+        struct audit_checkpoint checkpoint;
+        int r = a->notary_fd < 0 ? 0 : audit_file_prepare(&a->file);
+
+        if (r == 0 && sync != AUDIT_SYNC_NONE)
+                r = audit_file_sync(&a->file);
+        if (a->notary_fd < 0 || r < 0)
+                return r;
+        question = (struct audit_question){.seq = a->file.seq + 1, .previous = a->file.hash};
+        r = audit_notary_ask(a->notary_fd, &question, timeout_ns, &checkpoint);
+        set_notary_failing(a, r);
+        if (r < 0) {
+                a->checkpoint_due_ns = clock_monotonic_ns() + ASK_AGAIN_NS;
+                return 0;
+        }
+        r = append_checkpoint(a, &checkpoint);
+        return r == 0 && sync == AUDIT_SYNC_EACH ? audit_file_sync(&a->file) : r;
+}
+
+static int write_due_checkpoint(struct audit *a, enum audit_sync sync, bool stopping)
+{
+        bool first = !a->begun;
+
+        if (a->unsigned_n == 0)
+                a->checkpoint_due_ns = 0;
+        if (a->notary_fd < 0 || a->unsigned_n == 0)
+                return 0;
+        if (!first && !stopping && clock_monotonic_ns() < a->checkpoint_due_ns)
+                return 0;
+        a->begun = true;
+        return write_checkpoint(a, sync, first || stopping ? ASK_LAST_NS : ASK_NS);
+}
+
+static void count_unsigned(struct audit *a, uint64_t n)
+{
+        uint64_t now_ns = clock_monotonic_ns();
+
+        if (a->notary_fd < 0)
+                return;
+        if (a->unsigned_n == 0)
+                a->checkpoint_due_ns = now_ns + AUDIT_CHECKPOINT_NS;
+        if (a->unsigned_n < AUDIT_CHECKPOINT_RECORDS && a->unsigned_n + n >= AUDIT_CHECKPOINT_RECORDS)
+                a->checkpoint_due_ns = now_ns;
+        a->unsigned_n += n;
+}
+
+/* Puts the file aside if the next line does not fit; the one that follows it begins with a checkpoint. */
+static int make_room(struct audit *a, enum audit_sync sync, size_t at)
+{
+        const struct entry *e = next_entry(a->back, &at);
+        int r = audit_file_prepare(&a->file);
+
+        while (e && e->taken)
+                e = next_entry(a->back, &at);
+        if (r < 0 || !e || !audit_file_is_full(&a->file, 0, line_room(e)))
+                return r;
+        r = audit_file_rotate(&a->file);
+        return r < 0 ? r : write_checkpoint(a, sync, ASK_LAST_NS);
+}
+
+/* ---- the thread */
 
 /* Writes one chunk; *at moves behind it. */
 static int write_chunk(struct audit *a, enum audit_sync sync, size_t *at)
 {
-        size_t n, end;
-        uint64_t seq = fill_chunk(a, *at, &n, &end);
-        int r = 0;
+        struct chunk c;
+        size_t end;
+        int r = make_room(a, sync, *at);
 
-        if (end == *at)
-                return -ENOMEM;
-        if (n)
-                r = audit_file_append(&a->file, a->chunk, n, seq);
         if (r < 0)
                 return r;
+        fill_chunk(a, *at, &c, &end);
+        if (end == *at)
+                return -ENOMEM;
+        if (c.n)
+                r = audit_file_append(&a->file, a->chunk, c.n, c.seq, &c.hash);
+        if (r < 0)
+                return r;
+        count_unsigned(a, c.lines_n);
         mark_written(a->back, *at, end);
-        if (n && sync == AUDIT_SYNC_EACH)
+        if (c.n && sync == AUDIT_SYNC_EACH)
                 r = audit_file_sync(&a->file);
-        else if (n && sync == AUDIT_SYNC_BATCH && !a->sync_due_ns)
+        else if (c.n && sync == AUDIT_SYNC_BATCH && !a->sync_due_ns)
                 a->sync_due_ns = clock_monotonic_ns() + SYNC_AFTER_NS;
         answer(a->back, *at, end, r);
         *at = end;
@@ -207,7 +351,7 @@ static bool has_waiting(struct queue *q)
 }
 
 /* Works off the back queue. On failure what nobody waits for stays in it. */
-static int write_back(struct audit *a, enum audit_sync sync)
+static int write_back(struct audit *a, enum audit_sync sync, bool stopping)
 {
         size_t at = 0;
         int r = 0;
@@ -223,21 +367,28 @@ static int write_back(struct audit *a, enum audit_sync sync)
                 answer(a->back, at, a->back->used, r);
         if (!has_waiting(a->back))
                 a->back->used = 0;
-        return r;
+        return r < 0 ? r : write_due_checkpoint(a, sync, stopping);
 }
 
 /* Nothing of a failed batch may be left to try: then the disk itself is asked whether it is well again. */
-static int try_again(struct audit *a, enum audit_sync sync)
+static int try_again(struct audit *a, enum audit_sync sync, bool stopping)
 {
         int r = has_waiting(a->back) ? 0 : audit_file_probe(&a->file);
 
-        return r < 0 ? r : write_back(a, sync);
+        return r < 0 ? r : write_back(a, sync, stopping);
+}
+
+/* 0 is never. */
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+        return a_ns == 0 || (b_ns && b_ns < a_ns) ? b_ns : a_ns;
 }
 
 /* Under the lock: until there is something to do, or for RETRY_NS after a failure. */
 static void wait_for_work(struct audit *a)
 {
-        uint64_t until_ns = a->failing ? clock_monotonic_ns() + RETRY_NS : a->sync_due_ns;
+        uint64_t until_ns =
+                a->failing ? clock_monotonic_ns() + RETRY_NS : earlier(a->sync_due_ns, a->checkpoint_due_ns);
         struct timespec ts = {.tv_sec = (time_t)(until_ns / NSEC_PER_SEC), .tv_nsec = (long)(until_ns % NSEC_PER_SEC)};
 
         while (!a->stopping && (a->failing || a->front->used == 0)) {
@@ -281,7 +432,7 @@ static void *run(void *userdata)
                         a->back = full;
                 }
                 pthread_mutex_unlock(&a->lock);
-                r = was_failing ? try_again(a, sync) : write_back(a, sync);
+                r = was_failing ? try_again(a, sync, stopping) : write_back(a, sync, stopping);
                 pthread_mutex_lock(&a->lock);
                 set_failing(a, r);
         }
@@ -292,6 +443,7 @@ static void *run(void *userdata)
 static void audit_release(struct audit *a)
 {
         audit_file_close(&a->file);
+        close_fd(a->notary_fd);
         for (size_t i = 0; i < 2; i++)
                 free(a->queues[i].bytes);
         free(a->chunk);
@@ -316,12 +468,15 @@ int audit_new(const struct audit_options *options, struct audit **ret)
         struct audit *a = calloc(1, sizeof(*a));
         int r;
 
-        if (!a)
+        if (!a) {
+                close_fd(options->notary_fd);
                 return -ENOMEM;
+        }
         init_lock(a);
         a->required = options->required;
         a->sync = options->sync;
         a->rotate_bytes = options->rotate_bytes;
+        a->notary_fd = options->notary_fd;
         a->front = &a->queues[0];
         a->back = &a->queues[1];
         a->chunk_room = CHUNK_BYTES;
@@ -359,6 +514,11 @@ void audit_free(struct audit *a)
         if (has_waiting(a->back) || has_waiting(a->front))
                 log_error("audit records are lost: the log cannot be written");
         audit_release(a);
+}
+
+uint64_t audit_cut_bytes(const struct audit *a)
+{
+        return a->file.cut_bytes;
 }
 
 void audit_set_options(struct audit *a, const struct audit_options *options)

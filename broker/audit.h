@@ -73,7 +73,16 @@ struct audit_options {
         uint64_t rotate_bytes; /* a file that would grow larger is put aside first */
         enum audit_sync sync;
         bool required; /* nothing is allowed that cannot be recorded */
+        int notary_fd; /* who signs checkpoints (broker/audit_notary.h); -1: nobody, and there are none. The log's. */
 };
+
+/*
+ * A checkpoint is written behind the first record after the start and behind the last, as the first record of each file
+ * that follows another, and otherwise when this many records, or the first of them this long ago, wait for one. Where
+ * it cannot be signed the log goes on without, and it is tried again.
+ */
+#define AUDIT_CHECKPOINT_RECORDS 4096u
+#define AUDIT_CHECKPOINT_NS      (UINT64_C(60) * 1000000000)
 
 /*
  * Opens DIR/audit.log, continues its sequence (a line that a crash left half written is cut off), and starts the
@@ -85,7 +94,10 @@ int audit_new(const struct audit_options *options, struct audit **ret);
 /* Writes what is queued, puts it on disk, ends the thread. Takes NULL. */
 void audit_free(struct audit *audit);
 
-/* rotate_bytes, sync and required; dir stays. */
+/* How many bytes of half a record, which a crash left at the end, were cut off when it was opened. */
+uint64_t audit_cut_bytes(const struct audit *audit);
+
+/* rotate_bytes, sync and required; dir and notary_fd stay. */
 void audit_set_options(struct audit *audit, const struct audit_options *options);
 
 /*

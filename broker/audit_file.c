@@ -16,18 +16,16 @@
 #include "proto/base/log.h"
 #include "proto/base/parse.h"
 
-#define FILE_NAME   "audit.log"
-#define SEQ_DIGITS  20
-#define FILE_MODE   0640
-#define PROBE_BYTES 65536
+#define FILE_NAME          "audit.log"
+#define SEQ_DIGITS         20
+#define ROTATED_NAME_BYTES (sizeof(FILE_NAME) + SEQ_DIGITS + 1)
+#define FILE_MODE          0640
+#define PROBE_BYTES        65536
 
-/* Longer than any record: a path fills at most a request head (16 KiB), each byte at most six. */
-#define TAIL_BYTES (512u * 1024u)
-
-/* The end of the file, at most TAIL_BYTES. */
+/* The end of the file, at most AUDIT_LINE_MAX_BYTES. */
 static int read_tail(int fd, uint64_t size_bytes, char **ret_text, size_t *ret_n)
 {
-        size_t want = size_bytes < TAIL_BYTES ? (size_t)size_bytes : TAIL_BYTES, n = 0;
+        size_t want = size_bytes < AUDIT_LINE_MAX_BYTES ? (size_t)size_bytes : AUDIT_LINE_MAX_BYTES, n = 0;
         _cleanup_free_ char *text = malloc(want + 1);
 
         if (!text)
@@ -46,14 +44,19 @@ static int read_tail(int fd, uint64_t size_bytes, char **ret_text, size_t *ret_n
         return 0;
 }
 
-/* The last record's seq, 0 in an empty file; *ret_size is where the last whole line ends. */
-static int read_last_seq(int fd, uint64_t *ret_seq, uint64_t *ret_size)
+struct last_record {
+        uint64_t seq; /* 0: the file has none */
+        struct audit_hash hash;
+        uint64_t end_bytes; /* where the last whole line ends */
+};
+
+static int read_last(int fd, struct last_record *ret)
 {
         _cleanup_free_ char *text = NULL;
+        struct last_record last = {0};
+        size_t n = 0, body_n;
         struct stat st;
         const char *end, *begin;
-        uint64_t seq = 0;
-        size_t n = 0;
         int r;
 
         if (fstat(fd, &st) < 0)
@@ -62,17 +65,19 @@ static int read_last_seq(int fd, uint64_t *ret_seq, uint64_t *ret_size)
         if (r < 0)
                 return r;
         end = memrchr(text, '\n', n);
-        if (!end && n >= TAIL_BYTES)
+        if (!end && n >= AUDIT_LINE_MAX_BYTES)
                 return -EBADMSG;
         if (end) {
                 begin = memrchr(text, '\n', (size_t)(end - text));
                 begin = begin ? begin + 1 : text;
-                r = audit_record_seq(begin, (size_t)(end - begin), &seq);
+                r = audit_record_seq(begin, (size_t)(end - begin), &last.seq);
+                if (r == 0)
+                        r = audit_record_split(begin, (size_t)(end - begin), &body_n, &last.hash);
                 if (r < 0)
                         return r;
         }
-        *ret_seq = seq;
-        *ret_size = (uint64_t)st.st_size - (n - (end ? (size_t)(end + 1 - text) : 0));
+        last.end_bytes = (uint64_t)st.st_size - (n - (end ? (size_t)(end + 1 - text) : 0));
+        *ret = last;
         return 0;
 }
 
@@ -84,6 +89,11 @@ static bool parse_rotated_name(const char *name, uint64_t *ret)
         if (strncmp(name, FILE_NAME ".", sizeof(FILE_NAME)) != 0 || strlen(digits) != SEQ_DIGITS)
                 return false;
         return parse_u64(digits, UINT64_MAX, ret) == 0;
+}
+
+static void rotated_name(uint64_t seq, char ret_name[ROTATED_NAME_BYTES])
+{
+        (void)snprintf(ret_name, ROTATED_NAME_BYTES, FILE_NAME ".%020" PRIu64, seq);
 }
 
 /* The greatest SEQ among the files that were put aside. */
@@ -107,11 +117,30 @@ static int find_rotated_seq(int dir_fd, uint64_t *ret)
         return 0;
 }
 
+/* The chain goes on behind the newest of the files that were put aside. */
+static int continue_rotated(struct audit_file *f)
+{
+        _cleanup_close_ int fd = -1;
+        char name[ROTATED_NAME_BYTES];
+        struct last_record last;
+        int r = find_rotated_seq(f->dir_fd, &f->seq);
+
+        if (r < 0 || f->seq == 0)
+                return r;
+        rotated_name(f->seq, name);
+        fd = openat(f->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        r = fd < 0 ? -errno : read_last(fd, &last);
+        if (r < 0)
+                return log_errno(r, "the audit log's %s", name);
+        f->hash = last.hash;
+        return 0;
+}
+
 static int open_log(struct audit_file *f)
 {
         _cleanup_close_ int fd =
                 openat(f->dir_fd, FILE_NAME, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
-        uint64_t seq = 0, size = 0;
+        struct last_record last;
         struct stat st;
         int r;
 
@@ -121,18 +150,20 @@ static int open_log(struct audit_file *f)
                 return -errno;
         if (!S_ISREG(st.st_mode))
                 return -EINVAL;
-        r = read_last_seq(fd, &seq, &size);
+        r = read_last(fd, &last);
         if (r < 0)
                 return r;
-        if (size < (uint64_t)st.st_size) {
-                log_warning("the audit log ends in half a record; %" PRIu64 " bytes are cut off",
-                        (uint64_t)st.st_size - size);
-                if (ftruncate(fd, (off_t)size) < 0)
+        if (last.end_bytes < (uint64_t)st.st_size) {
+                f->cut_bytes = (uint64_t)st.st_size - last.end_bytes;
+                log_warning("the audit log ends in half a record; %" PRIu64 " bytes are cut off", f->cut_bytes);
+                if (ftruncate(fd, (off_t)last.end_bytes) < 0)
                         return -errno;
         }
-        if (seq > f->seq)
-                f->seq = seq;
-        f->size_bytes = size;
+        if (last.seq > f->seq) {
+                f->seq = last.seq;
+                f->hash = last.hash;
+        }
+        f->size_bytes = last.end_bytes;
         f->torn = false;
         f->fd = steal_fd(&fd);
         return 0;
@@ -150,7 +181,7 @@ int audit_file_open(struct audit_file *f, const char *dir, uint64_t rotate_bytes
                 r = errno == EWOULDBLOCK ? -EBUSY : -errno;
                 goto fail;
         }
-        r = find_rotated_seq(f->dir_fd, &f->seq);
+        r = continue_rotated(f);
         if (r < 0)
                 goto fail;
         r = open_log(f);
@@ -168,25 +199,30 @@ void audit_file_close(struct audit_file *f)
         f->dir_fd = close_fd(f->dir_fd);
 }
 
-static int put_aside(struct audit_file *f)
+bool audit_file_is_full(const struct audit_file *f, size_t pending_n, size_t n)
 {
-        char name[sizeof(FILE_NAME) + SEQ_DIGITS + 1];
+        uint64_t used = f->size_bytes + pending_n;
+
+        return used && used + n > f->rotate_bytes;
+}
+
+int audit_file_rotate(struct audit_file *f)
+{
+        char name[ROTATED_NAME_BYTES];
         int r = audit_file_sync(f);
 
         if (r < 0)
                 return r;
-        (void)snprintf(name, sizeof(name), FILE_NAME ".%020" PRIu64, f->seq);
+        rotated_name(f->seq, name);
         if (renameat(f->dir_fd, FILE_NAME, f->dir_fd, name) < 0)
                 return -errno;
         f->fd = close_fd(f->fd);
-        return 0;
+        return open_log(f);
 }
 
-/* Has a log with room for n bytes open. */
-static int prepare(struct audit_file *f, size_t n)
+int audit_file_prepare(struct audit_file *f)
 {
         struct stat st;
-        int r;
 
         if (f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_nlink == 0) {
                 log_warning("the audit log was deleted; a new one is begun");
@@ -197,27 +233,21 @@ static int prepare(struct audit_file *f, size_t n)
                         return -errno;
                 f->torn = false;
         }
-        if (f->fd >= 0 && f->size_bytes && f->size_bytes + n > f->rotate_bytes) {
-                r = put_aside(f);
-                if (r < 0)
-                        return r;
-        }
         return f->fd < 0 ? open_log(f) : 0;
 }
 
-int audit_file_append(struct audit_file *f, const char *lines, size_t n, uint64_t last_seq)
+int audit_file_append(
+        struct audit_file *f, const char *lines, size_t n, uint64_t last_seq, const struct audit_hash *last_hash)
 {
-        int r = prepare(f, n);
+        int r = io_write_full(f->fd, lines, n);
 
-        if (r < 0)
-                return r;
-        r = io_write_full(f->fd, lines, n);
         if (r < 0) {
                 f->torn = ftruncate(f->fd, (off_t)f->size_bytes) < 0;
                 return r;
         }
         f->size_bytes += n;
         f->seq = last_seq;
+        f->hash = *last_hash;
         return 0;
 }
 
@@ -228,7 +258,7 @@ int audit_file_sync(struct audit_file *f)
 
 int audit_file_probe(struct audit_file *f)
 {
-        int r = prepare(f, 0);
+        int r = audit_file_prepare(f);
 
         if (r < 0)
                 return r;

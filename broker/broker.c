@@ -56,6 +56,17 @@ static void record(struct broker *b, enum audit_event event, const char *detail)
         (void)audit_submit(b->audit, &r, NULL, NULL);
 }
 
+/* What a crash left behind is told where auditors look. */
+static void record_start(struct broker *b)
+{
+        uint64_t cut_bytes = audit_cut_bytes(b->audit);
+        char text[128];
+
+        (void)snprintf(text, sizeof(text), "%s; %llu bytes of half a record were cut off the log's end", WB_VERSION,
+                (unsigned long long)cut_bytes);
+        record(b, AUDIT_START, cut_bytes ? text : WB_VERSION);
+}
+
 /* Sessions have had their time, or there were none: ends the loop. */
 static void on_drained(evutil_socket_t fd, short events, void *userdata)
 {
@@ -178,24 +189,26 @@ static int listen_vsock(struct broker *b, int *fd, void (*accept)(void *userdata
 struct start {
         struct file_set *files;
         int control_fd;
+        int notary_fd;
         int vsock_fd; /* -1: none */
         int vsock_service_fd;
 };
 
 static int receive_start(struct start *ret)
 {
-        int fds[IPC_FDS_MAX] = {-1, -1, -1, -1};
+        int fds[IPC_FDS_MAX];
         struct ipc_frame frame;
         size_t fds_n;
         int r = ipc_receive(BROKER_MONITOR_FD, &frame, fds, &fds_n);
 
-        if (r < 0 || frame.kind != IPC_START || fds_n < 2)
+        if (r < 0 || frame.kind != IPC_START || fds_n < 3)
                 return r < 0 ? r : -EBADMSG;
         r = file_set_unpack(fds[0], &ret->files);
         close_fd(fds[0]);
         ret->control_fd = fds[1];
-        ret->vsock_fd = fds_n > 2 ? fds[2] : -1;
-        ret->vsock_service_fd = fds_n > 3 ? fds[3] : -1;
+        ret->notary_fd = fds[2];
+        ret->vsock_fd = fds_n > 3 ? fds[3] : -1;
+        ret->vsock_service_fd = fds_n > 4 ? fds[4] : -1;
         return r;
 }
 
@@ -210,13 +223,14 @@ static int load(struct broker *b, struct file_set *files)
         return r == YAML_E_INVALID ? -EINVAL : r;
 }
 
-static int open_audit(struct broker *b)
+static int open_audit(struct broker *b, int notary_fd)
 {
         const struct config *c = b->loaded.setup->config;
         const struct audit_options options = {.dir = c->audit_dir,
                 .rotate_bytes = c->audit_rotate_bytes,
                 .sync = (enum audit_sync)c->audit_sync,
-                .required = c->audit_required};
+                .required = c->audit_required,
+                .notary_fd = notary_fd};
         int r = audit_new(&options, &b->audit);
 
         if (r == -EBUSY)
@@ -283,7 +297,7 @@ static int open_loop(struct broker *b, int control_fd)
 /* Everything up to the first byte of a guest. */
 static int set_up(struct broker *b)
 {
-        struct start start = {.control_fd = -1, .vsock_fd = -1, .vsock_service_fd = -1};
+        struct start start = {.control_fd = -1, .notary_fd = -1, .vsock_fd = -1, .vsock_service_fd = -1};
         int r = receive_start(&start);
 
         if (r < 0)
@@ -299,10 +313,10 @@ static int set_up(struct broker *b)
         capacity_measure(&b->registry.capacity);
         r = sandbox_enter(b->loaded.setup->config->audit_dir);
         if (r == 0)
-                r = open_audit(b);
+                r = open_audit(b, start.notary_fd);
         if (r < 0)
                 return r;
-        record(b, AUDIT_START, WB_VERSION);
+        record_start(b);
         r = settings_make(b->loaded.setup, NULL, &b->loaded.settings);
         if (r < 0)
                 return log_errno(r, "cannot ask for the host's addresses");

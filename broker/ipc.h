@@ -16,7 +16,8 @@
 
 enum ipc_kind {
         /* monitor to broker */
-        IPC_START,          /* descriptors: packed files, control listener, both vsock listeners if there are any */
+        IPC_START,          /* descriptors: packed files, control listener, the notary's socket (broker/audit_notary.h),
+                               both vsock listeners if there are any */
         IPC_RELOAD,         /* descriptor: packed files */
         IPC_RELOAD_REFUSED, /* result; the files are not fit to be loaded */
         IPC_DRAIN,          /* number: milliseconds */
@@ -45,7 +46,7 @@ struct ipc_frame {
         struct evidence evidence;
 };
 
-#define IPC_FDS_MAX 4u
+#define IPC_FDS_MAX 5u
 
 /* Both ends in order: [0] the monitor's, [1] the broker's. */
 int ipc_pair(int ret_fds[2]);

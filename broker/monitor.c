@@ -12,6 +12,7 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include "broker/audit_notary.h"
 #include "broker/evidence_guard.h"
 #include "broker/ipc.h"
 #include "broker/monitor_start.h"
@@ -50,6 +51,7 @@ struct monitor {
         pid_t pid;
         uint64_t kill_at_ns; /* 0: not yet draining */
         struct evidence_digests digests;
+        struct audit_notary *notary;
 };
 
 /* ---- questions of the broker; every one is taken as if a guest had asked it */
@@ -347,8 +349,8 @@ static int run(struct monitor *m)
 {
         for (;;) {
                 struct pollfd p[] = {{.fd = m->pidfd, .events = POLLIN}, {.fd = m->signal_fd, .events = POLLIN},
-                        {.fd = m->sock, .events = POLLIN}};
-                int n = poll(p, 3, timeout_ms(m)), r = 0;
+                        {.fd = m->sock, .events = POLLIN}, {.fd = audit_notary_fd(m->notary), .events = POLLIN}};
+                int n = poll(p, 4, timeout_ms(m)), r = 0;
 
                 if (n < 0 && errno != EINTR)
                         return log_errno(-errno, "cannot wait");
@@ -358,6 +360,8 @@ static int run(struct monitor *m)
                 }
                 if (n <= 0)
                         continue;
+                if (p[3].revents)
+                        audit_notary_serve(m->notary);
                 if (p[2].revents)
                         r = take_frame(m);
                 if (r < 0 && r != -EPIPE && !m->killed)
@@ -411,18 +415,34 @@ static int listen_vsock(const struct config *config, int *ret_egress, int *ret_s
         return 0;
 }
 
+static int open_notary(struct monitor *m, int *ret_fd)
+{
+        int fds[2], r = audit_notary_pair(fds);
+
+        if (r < 0)
+                return log_errno(r, "cannot make a socketpair");
+        r = audit_notary_new(m->config->state_dir, fds[0], &m->notary);
+        if (r == 0)
+                *ret_fd = fds[1];
+        else
+                close_fd(fds[1]);
+        return r;
+}
+
 /* Opens what only the monitor can, starts the broker and gives it all. */
 static int start(struct monitor *m, const struct file_set *files)
 {
-        _cleanup_close_ int control = -1, egress = -1, service = -1, broker_end = -1;
+        _cleanup_close_ int control = -1, egress = -1, service = -1, broker_end = -1, notary = -1;
         struct broker_identity identity;
-        int fds[3], r;
+        int fds[4], r;
 
         r = broker_identity_find(m->config->user, &identity);
         if (r == 0)
                 r = monitor_make_directories(m->config, &identity);
         if (r == 0)
                 r = monitor_listen_control(m->config, &identity, &control);
+        if (r == 0)
+                r = open_notary(m, &notary);
         if (r < 0)
                 return r;
         if (asprintf(&m->control_path, "%s/control.sock", m->config->run_dir) < 0)
@@ -440,9 +460,10 @@ static int start(struct monitor *m, const struct file_set *files)
                 return r;
         (void)io_set_nonblock(m->sock);
         fds[0] = control;
-        fds[1] = egress;
-        fds[2] = service;
-        r = send_files(m, IPC_START, files, fds, 1u + (egress >= 0) + (service >= 0));
+        fds[1] = notary;
+        fds[2] = egress;
+        fds[3] = service;
+        r = send_files(m, IPC_START, files, fds, 2u + (egress >= 0) + (service >= 0));
         if (r < 0) {
                 kill_broker(m);
                 (void)log_errno(r, "cannot give the broker its configuration");
@@ -465,6 +486,7 @@ int monitor_run(const struct broker_options *options, const struct file_set *fil
         if (m.control_path)
                 (void)unlink(m.control_path);
         free(m.control_path);
+        audit_notary_free(m.notary);
         close_fd(m.sock);
         close_fd(m.signal_fd);
         close_fd(m.pidfd);

@@ -88,9 +88,16 @@ static int make_directory(const char *path, mode_t mode, const struct broker_ide
         return 0;
 }
 
-/* Keys will lie there. A directory that is plainly somebody else's, such as /tmp, is not made private but refused. */
+/* Keys lie there, which the broker's process is not to have. A directory that is plainly somebody else's, such as /tmp,
+ * is not made private but refused. */
 static int check_private(const char *path, mode_t mode)
 {
+        struct stat st;
+
+        if (stat(path, &st) < 0)
+                return log_errno(-errno, "cannot look at %s", path);
+        if (st.st_uid != geteuid() && (mode & S_ISVTX || chown(path, geteuid(), (gid_t)-1) < 0))
+                return log_errno(-EPERM, "state_dir %s is another user's", path);
         if (!(mode & 077))
                 return 0;
         if (mode & S_ISVTX)
@@ -103,7 +110,7 @@ int monitor_make_directories(const struct config *config, const struct broker_id
 {
         static const struct broker_identity stays = {.drop = false};
         mode_t mode = 0;
-        int r = make_directory(config->state_dir, 0700, identity, &mode);
+        int r = make_directory(config->state_dir, 0700, &stays, &mode);
 
         if (r == 0)
                 r = check_private(config->state_dir, mode);

@@ -19,8 +19,8 @@ struct broker_identity {
 /* 0 or a negative errno that has been logged; so do all of these. */
 int broker_identity_find(const char *user, struct broker_identity *ret);
 
-/* Makes state_dir (0700), run_dir (0755) and the audit's dir (0750) where they are missing. Their parents must exist.
- */
+/* Makes state_dir (0700, the monitor's), run_dir (0755) and the audit's dir (0750, the broker's) where they are
+ * missing. Their parents must exist. */
 int monitor_make_directories(const struct config *config, const struct broker_identity *identity);
 
 /* RUN_DIR/control.sock, 0660: owner as started, group the broker's. Replaces one that nobody listens on. */

@@ -184,7 +184,7 @@ class Life(Case):
         self.assertEqual(os.listdir(self.dir + "/vm/a"), [])
         events = [r["event"] for r in self.records()]
         self.assertEqual(events[0], "start")
-        self.assertEqual(events[-1], "stop")
+        self.assertEqual(events[-2:], ["stop", "checkpoint"])
         self.assertIn("vm_add", events)
         self.assertIn("vm_rm", events)
         self.assert_gapless()

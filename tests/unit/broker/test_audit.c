@@ -57,9 +57,11 @@ static struct audit *open_audit(enum audit_sync sync, uint64_t rotate_bytes)
 {
         struct audit *a = NULL;
 
-        CU_ASSERT_EQUAL_FATAL(audit_new(
-                                      &(struct audit_options){
-                                              .dir = dir, .rotate_bytes = rotate_bytes, .sync = sync, .required = true},
+        CU_ASSERT_EQUAL_FATAL(audit_new(&(struct audit_options){.dir = dir,
+                                                .rotate_bytes = rotate_bytes,
+                                                .sync = sync,
+                                                .required = true,
+                                                .notary_fd = -1},
                                       &a),
                 0);
         return a;
@@ -94,12 +96,15 @@ static uint64_t check_file(const char *name, uint64_t first)
 
 static char *format(const struct audit_record *record)
 {
-        char *line = malloc(AUDIT_HEAD_MAX_BYTES + audit_record_room(record) + 1);
+        char *line = malloc(AUDIT_HEAD_MAX_BYTES + audit_record_room(record) + AUDIT_TAIL_BYTES + 1);
+        struct audit_hash hash;
         size_t n = audit_record_head(7, UINT64_C(1700000000123456789), line);
         size_t body_n = audit_record_body(record, line + n);
 
         CU_ASSERT_TRUE(body_n <= audit_record_room(record));
-        line[n + body_n] = '\0';
+        CU_ASSERT_EQUAL(audit_record_hash(&(struct audit_hash){{0}}, line, n + body_n, &hash), 0);
+        audit_record_tail(&hash, line + n + body_n);
+        line[n + body_n + AUDIT_TAIL_BYTES] = '\0';
         return line;
 }
 
@@ -137,7 +142,7 @@ static void test_all_fields_in_order(void)
                 "\"decision\":\"deny\",\"reason\":\"no_rule\",\"rule\":0,\"via\":\"socks5\",\"host\":\"h\",\"port\":443,"
                 "\"addr\":\"203.0.114.7\",\"method\":\"GET\",\"path\":\"/\",\"status\":403,\"bytes_up\":0,\"bytes_down\":5,"
                 "\"duration_ms\":0,\"ech\":true,\"policy\":\"ab000000000000000000000000000000000000000000000000000000000000"
-                "01\",\"detail\":\"d\"}\n");
+                "01\",\"detail\":\"d\",\"hash\":\"01a289c2105e1932c6518c6271a4340e92b68a43c7e441f99d342fcc935677b0\"}\n");
         free(line);
 }
 
@@ -145,7 +150,9 @@ static void test_absent_fields_are_left_out(void)
 {
         char *line = format(&AUDIT_RECORD_INIT(AUDIT_START));
 
-        CU_ASSERT_STRING_EQUAL(line, "{\"seq\":7,\"ts\":\"2023-11-14T22:13:20.123456Z\",\"event\":\"start\"}\n");
+        CU_ASSERT_STRING_EQUAL(line,
+                "{\"seq\":7,\"ts\":\"2023-11-14T22:13:20.123456Z\",\"event\":\"start\","
+                "\"hash\":\"b242b2b43732590695efa47e63a8918a5e35f2c4ca366d1a4fc8369ab52ce086\"}\n");
         free(line);
 }
 
@@ -197,7 +204,7 @@ static void test_no_input_forges_a_line(void)
                 o = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
                 CU_ASSERT_PTR_NOT_NULL_FATAL(o);
                 CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "event")), "egress_deny");
-                CU_ASSERT_EQUAL(json_object_size(o), 5);
+                CU_ASSERT_EQUAL(json_object_size(o), 6);
                 json_decref(o);
                 free(line);
         }
@@ -240,7 +247,8 @@ static void test_foreign_file_is_not_continued(void)
 
         CU_ASSERT_EQUAL(write(fd, "not ours\n", 9), 9);
         close(fd);
-        CU_ASSERT_EQUAL(audit_new(&(struct audit_options){.dir = dir, .rotate_bytes = 1 << 20}, &a), -EBADMSG);
+        CU_ASSERT_EQUAL(
+                audit_new(&(struct audit_options){.dir = dir, .rotate_bytes = 1 << 20, .notary_fd = -1}, &a), -EBADMSG);
         empty_dir();
 }
 
@@ -248,7 +256,8 @@ static void test_only_one_writer(void)
 {
         struct audit *a = open_audit(AUDIT_SYNC_NONE, 1 << 20), *b = NULL;
 
-        CU_ASSERT_EQUAL(audit_new(&(struct audit_options){.dir = dir, .rotate_bytes = 1 << 20}, &b), -EBUSY);
+        CU_ASSERT_EQUAL(
+                audit_new(&(struct audit_options){.dir = dir, .rotate_bytes = 1 << 20, .notary_fd = -1}, &b), -EBUSY);
         audit_free(a);
         empty_dir();
 }
@@ -356,7 +365,7 @@ static void test_failure_denies_then_heals_without_a_gap(void)
         CU_ASSERT_EQUAL(audit_submit(a, &record, waited, &w), 0);
         sem_wait(&w.sem);
         signal(SIGXFSZ, SIG_IGN);
-        limit_file_size(200);
+        limit_file_size(400);
         CU_ASSERT_EQUAL(audit_submit(a, &record, waited, &w), 0);
         sem_wait(&w.sem);
         CU_ASSERT_EQUAL(w.r, -EIO);

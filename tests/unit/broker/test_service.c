@@ -41,7 +41,8 @@ static int connect_guest(struct world *w)
 
 static void world_open(struct world *w, bool ready)
 {
-        struct audit_options options = {.rotate_bytes = 1 << 26, .sync = AUDIT_SYNC_NONE, .required = true};
+        struct audit_options options = {
+                .rotate_bytes = 1 << 26, .sync = AUDIT_SYNC_NONE, .required = true, .notary_fd = -1};
         struct vm_config config = {.name = "one", .ready = ready};
         struct yaml_error error = {0};
 

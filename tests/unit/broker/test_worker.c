@@ -114,7 +114,8 @@ static void add_vm(struct world *w, const char *policy, bool ready)
 
 static void world_open(struct world *w, const char *policy, bool ready)
 {
-        struct audit_options options = {.rotate_bytes = 1 << 26, .sync = AUDIT_SYNC_EACH, .required = true};
+        struct audit_options options = {
+                .rotate_bytes = 1 << 26, .sync = AUDIT_SYNC_EACH, .required = true, .notary_fd = -1};
 
         *w = (struct world){.dir = "/tmp/wb-worker-XXXXXX"};
         CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(w->dir));

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/audit_notary.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "broker/audit_key.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/io.h"
+#include "proto/base/log.h"
+#include "proto/base/parse.h"
+
+#define HEAD_NAME      "audit.head"
+#define HEAD_MAX_BYTES 128u
+
+struct audit_notary {
+        int sock;
+        int dir_fd;
+        struct audit_key *key;
+        uint64_t seq; /* of the last record that was vouched for; 0: none yet */
+        struct audit_hash hash;
+};
+
+int audit_notary_pair(int ret_fds[2])
+{
+        return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ret_fds) < 0 ? -errno : 0;
+}
+
+static int parse_head(char *text, struct audit_notary *n)
+{
+        char *space = strchr(text, ' '), *end = strchr(text, '\n');
+
+        if (!space || !end || end < space || end[1] != '\0')
+                return -EBADMSG;
+        *space = '\0';
+        if (parse_u64(text, UINT64_MAX, &n->seq) < 0)
+                return -EBADMSG;
+        return audit_hash_parse(space + 1, (size_t)(end - space - 1), &n->hash);
+}
+
+/* What cannot be read is not taken for a beginning: that would let a cut log pass. */
+static int load_head(struct audit_notary *n)
+{
+        _cleanup_close_ int fd = openat(n->dir_fd, HEAD_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        _cleanup_free_ char *text = NULL;
+        int r;
+
+        if (fd < 0 && errno == ENOENT)
+                return 0;
+        r = fd < 0 ? -errno : io_read_fd(fd, HEAD_MAX_BYTES, &text, NULL);
+        if (r == 0)
+                r = parse_head(text, n);
+        return r < 0 ? log_errno(r, "state_dir's " HEAD_NAME ", which says up to where the audit log was signed") : 0;
+}
+
+static int save_head(struct audit_notary *n, uint64_t seq, const struct audit_hash *hash)
+{
+        char digits[AUDIT_HASH_TEXT_BYTES], text[HEAD_MAX_BYTES];
+        int r;
+
+        audit_hash_format(hash, digits);
+        (void)snprintf(text, sizeof(text), "%" PRIu64 " %s\n", seq, digits);
+        r = audit_state_write(n->dir_fd, HEAD_NAME, 0644, text);
+        if (r < 0)
+                return log_errno(r, "cannot write state_dir's " HEAD_NAME "; the audit log is not signed");
+        n->seq = seq;
+        n->hash = *hash;
+        return 0;
+}
+
+int audit_notary_new(const char *state_dir, int sock, struct audit_notary **ret)
+{
+        struct audit_notary *n = calloc(1, sizeof(*n));
+        int r;
+
+        if (!n) {
+                close_fd(sock);
+                return log_oom();
+        }
+        n->sock = sock;
+        n->dir_fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = n->dir_fd < 0 ? log_errno(-errno, "cannot open %s", state_dir) : audit_key_open(n->dir_fd, &n->key);
+        if (r == 0)
+                r = load_head(n);
+        if (r < 0) {
+                audit_notary_free(n);
+                return r;
+        }
+        *ret = n;
+        return 0;
+}
+
+void audit_notary_free(struct audit_notary *n)
+{
+        if (!n)
+                return;
+        audit_key_free(n->key);
+        close_fd(n->dir_fd);
+        close_fd(n->sock);
+        free(n);
+}
+
+int audit_notary_fd(const struct audit_notary *n)
+{
+        return n ? n->sock : -1;
+}
+
+static int vouch(struct audit_notary *n, const struct audit_question *q, struct audit_checkpoint *ret)
+{
+        const uint8_t *key;
+        uint8_t digest[32];
+        size_t key_n;
+        int r;
+
+        if (q->seq == 0)
+                return -EINVAL;
+        ret->seq = q->seq;
+        clock_format(clock_realtime_ns(), ret->ts);
+        ret->previous = q->previous;
+        ret->after = n->seq;
+        ret->after_hash = n->hash;
+        key = audit_key_public(n->key, &key_n);
+        memcpy(ret->key, key, key_n);
+        ret->key_n = (uint32_t)key_n;
+        r = audit_checkpoint_digest(ret, digest);
+        if (r == 0)
+                r = audit_key_sign(n->key, digest, ret->signature, &ret->signature_n);
+        /* Remembered before it is told: nobody has a signature that the next will not name. */
+        return r == 0 ? save_head(n, q->seq - 1, &q->previous) : r;
+}
+
+void audit_notary_serve(struct audit_notary *n)
+{
+        struct audit_question question;
+        struct audit_answer answer = {0};
+        ssize_t got = recv(n->sock, &question, sizeof(question), MSG_TRUNC);
+
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+                return;
+        if (got <= 0) {
+                n->sock = close_fd(n->sock);
+                return;
+        }
+        answer.result = (size_t)got == sizeof(question) ? vouch(n, &question, &answer.checkpoint) : -EBADMSG;
+        /* Who does not read its answers goes without. */
+        (void)send(n->sock, &answer, sizeof(answer), MSG_NOSIGNAL);
+}
+
+/* 0, -EAGAIN (an answer to another question), or a negative errno. */
+static int take_answer(int sock, const struct audit_question *question, struct audit_checkpoint *ret)
+{
+        struct audit_answer answer;
+        ssize_t got = recv(sock, &answer, sizeof(answer), MSG_TRUNC);
+
+        if (got == 0)
+                return -EPIPE;
+        if (got < 0)
+                return errno == EINTR ? -EAGAIN : -errno;
+        if ((size_t)got != sizeof(answer))
+                return -EBADMSG;
+        if (answer.result < 0)
+                return answer.result;
+        if (answer.checkpoint.seq != question->seq ||
+                memcmp(&answer.checkpoint.previous, &question->previous, sizeof(question->previous)) != 0)
+                return -EAGAIN;
+        *ret = answer.checkpoint;
+        return 0;
+}
+
+int audit_notary_ask(int sock, const struct audit_question *question, uint64_t timeout_ns, struct audit_checkpoint *ret)
+{
+        uint64_t end_ns = clock_monotonic_ns() + timeout_ns, now_ns;
+
+        if (send(sock, question, sizeof(*question), MSG_NOSIGNAL) < 0)
+                return errno == EAGAIN ? -ETIMEDOUT : -errno;
+        while ((now_ns = clock_monotonic_ns()) < end_ns) {
+                struct pollfd p = {.fd = sock, .events = POLLIN};
+                int n = poll(&p, 1, (int)((end_ns - now_ns) / NSEC_PER_MSEC) + 1), r;
+
+                if (n < 0 && errno != EINTR)
+                        return -errno;
+                if (n <= 0)
+                        continue;
+                r = take_answer(sock, question, ret);
+                if (r != -EAGAIN)
+                        return r;
+        }
+        return -ETIMEDOUT;
+}
