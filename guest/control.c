@@ -68,6 +68,7 @@ struct control {
         size_t first_sent;
         size_t queued;
         bool above_low;  /* drained() is owed */
+        bool held;       /* what is queued waits for control_release() */
         bool broken;     /* writing failed */
         bool peer_ended; /* it will say nothing more */
 
@@ -201,7 +202,7 @@ int control_send(struct control *c, const Wb__FromAgent *m)
                 c->first = f;
         c->last = f;
         c->queued += f->n;
-        if (c->first == f)
+        if (c->first == f && !c->held)
                 flushed(c, flush(c));
         if (c->queued >= CONTROL_LOW_BYTES)
                 c->above_low = true;
@@ -231,6 +232,18 @@ int control_send_error(struct control *c, const char *reason, const char *detail
 size_t control_queued(const struct control *c)
 {
         return c->queued;
+}
+
+void control_hold(struct control *c)
+{
+        c->held = !c->first; /* else the loop waits for the socket already */
+}
+
+void control_release(struct control *c)
+{
+        if (c->held && c->first)
+                flushed(c, flush(c));
+        c->held = false;
 }
 
 void control_finish(struct control *c)

@@ -43,6 +43,10 @@ int control_send_error(struct control *c, const char *reason, const char *detail
 
 size_t control_queued(const struct control *c);
 
+/* What is sent in between leaves as one. */
+void control_hold(struct control *c);
+void control_release(struct control *c);
+
 /* Sends what is queued, then closes; closed() is not called any more. */
 void control_finish(struct control *c);
 

@@ -67,6 +67,8 @@ void exec_free(struct exec *x)
         }
         if (evtimer_initialized(&x->timer))
                 (void)evtimer_del(&x->timer);
+        if (evtimer_initialized(&x->ending))
+                (void)evtimer_del(&x->ending);
         if (evtimer_initialized(&x->patience))
                 (void)evtimer_del(&x->patience);
         for (int i = 0; i < EXEC_STREAMS; i++)

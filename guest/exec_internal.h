@@ -73,13 +73,14 @@ struct exec {
         char *cmd; /* argv, a NUL behind each, as far as it is shown; then another NUL */
         size_t cmd_bytes;
 
-        int status_fd; /* from spawn(); -1 once it has told */
+        int status_fd; /* of spawn_status_pipe(); -1 once it has told */
         struct event status;
         struct spawn_failure failure;
         bool failed;
         char *cwd; /* as asked for, or the user's home: for the message */
 
-        struct event timer; /* the timeout, then the drain's limit */
+        struct event timer;  /* the timeout, then the drain's limit */
+        struct event ending; /* pending: a stream has ended, and it is not told yet */
         struct output output[EXEC_STREAMS];
         struct input input;
         uint64_t pending_signals; /* bit n: signal n, to be sent once it runs */
@@ -120,7 +121,7 @@ void exec_keep(struct exec *x); /* x has ended: pushes out those that ended long
 /* The agent's ends of its streams, -1 where there is none; the exec's from here on. 0 or -ENOMEM (then they are the
  * caller's still). */
 int exec_open_streams(struct exec *x, const int out_fds[EXEC_STREAMS], int in_fd);
-void exec_begin(struct exec *x);                          /* the process is there */
+void exec_begin(struct exec *x);                          /* the process is about to be there */
 void exec_signal(struct exec *x, int signal);             /* to the command's process group */
 void exec_end_all(struct exec *x, enum exec_cause cause); /* SIGKILL to the whole tree */
 void exec_leader_ended(struct exec *x, int wait_status, const struct rusage *usage); /* may free x */

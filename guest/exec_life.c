@@ -19,6 +19,9 @@
 #define EXIT_KILLED  (128 + SIGKILL)
 #define SIGNAL_MAX   63 /* what pending_signals has room for; 64 is SIGRTMAX */
 
+/* A stream most often ends because the command does: for as long its end waits for the result, to be told with it. */
+#define ENDING_US 1000
+
 static void wait_ms(struct exec *x, uint64_t ms)
 {
         struct timeval t = {.tv_sec = (time_t)(ms / MSEC_PER_SEC), .tv_usec = (suseconds_t)(ms % MSEC_PER_SEC) * 1000};
@@ -42,8 +45,10 @@ static void set_state(struct exec *x, enum exec_state state)
                 wait_ms(x, x->timeout_ms);
         if (state == EXEC_DRAINING)
                 wait_ms(x, EXEC_DRAIN_MS);
-        if (state == EXEC_ENDED)
+        if (state == EXEC_ENDED) {
                 (void)evtimer_del(&x->timer);
+                (void)evtimer_del(&x->ending);
+        }
 }
 
 /* ---- the end */
@@ -107,6 +112,7 @@ static void end_if_drained(struct exec *x)
         if (is_oom(x))
                 kill_all(x); /* half of a workload is no workload */
         set_state(x, EXEC_ENDED);
+        viewers_pump(x); /* first: the kernel takes its time to remove a cgroup */
         exec_sweep(x);
         exec_keep(x);
 }
@@ -115,11 +121,21 @@ static void end_if_drained(struct exec *x)
 
 static void on_output_moved(struct output *o, void *userdata)
 {
+        const struct timeval later = {.tv_usec = ENDING_US};
         struct exec *x = userdata;
 
-        (void)o;
         end_if_drained(x);
-        viewers_pump(x);
+        if (o->state != OUTPUT_CLOSED || x->state != EXEC_RUNNING)
+                viewers_pump(x);
+        else if (!evtimer_pending(&x->ending, NULL))
+                (void)evtimer_add(&x->ending, &later);
+}
+
+static void on_ending(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)fd;
+        (void)events;
+        viewers_pump(userdata);
 }
 
 static void on_input_written(struct input *in, void *userdata)
@@ -238,6 +254,7 @@ void exec_begin(struct exec *x)
 
         x->started_ns = clock_monotonic_ns();
         (void)evtimer_assign(&x->timer, base, on_timer, x);
+        (void)evtimer_assign(&x->ending, base, on_ending, x);
         (void)event_assign(&x->status, base, x->status_fd, EV_READ | EV_PERSIST, on_status, x);
         (void)event_add(&x->status, NULL);
         if (x->report_fd < 0)

@@ -36,6 +36,7 @@ static void start_init(struct start *s, struct exec_table *t, const Wb__ExecStar
                 .out = {-1, -1},
                 .in = -1,
                 .report = -1,
+                .status = -1,
                 .secrets_fd = -1};
 }
 
@@ -58,6 +59,7 @@ static void start_done(struct start *s)
         close_fd(s->out[EXEC_STDERR]);
         close_fd(s->in);
         close_fd(s->report);
+        close_fd(s->status);
 }
 
 /* ---- what the command is, and whose */
@@ -156,7 +158,7 @@ static int make_pipe(struct start *s, int *ret_read, int *ret_write, int *ours)
         *ret_write = ends[1];
         if (s->who.uid != 0 && fchown(ends[0], s->who.uid, s->who.gid) < 0)
                 return -errno;
-        return io_set_nonblock(*ours);
+        return fcntl(*ours, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 static int make_terminal(struct start *s)
@@ -201,6 +203,11 @@ static int make_report(struct start *s)
         s->exec->report_fd = ends[0];
         s->report = ends[1];
         return io_set_nonblock(ends[0]);
+}
+
+static int make_status(struct start *s)
+{
+        return spawn_status_pipe(&s->exec->status_fd, &s->status);
 }
 
 /* ---- the exec */
@@ -260,7 +267,7 @@ static int prepare(struct start *s)
 {
         int (*const steps[])(struct start *) = {take_argv, take_user, take_cwd, add_defaults, take_env,
                 start_take_secrets, finish_env, start_take_rlimits, start_take_caps, start_take_seccomp, make_exec,
-                start_take_cgroup, make_streams, make_report};
+                start_take_cgroup, make_streams, make_report, make_status};
 
         for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
                 int r = steps[i](s);
@@ -271,11 +278,10 @@ static int prepare(struct start *s)
         return 0;
 }
 
-static int start_process(struct start *s)
+static void specify(struct start *s)
 {
         struct exec *x = s->exec;
         struct spawn *spec = &s->spec;
-        int r;
 
         spec->argv = s->argv;
         spec->env = s->env.texts;
@@ -294,14 +300,9 @@ static int start_process(struct start *s)
         spec->no_new_privs = s->m->no_new_privs;
         spec->cgroup_fd = s->cgroup_fd;
         spec->report_fd = s->report;
-        r = exec_open_streams(x, s->out, s->in);
-        if (r < 0)
-                return r;
-        s->out[EXEC_STDOUT] = s->out[EXEC_STDERR] = s->in = -1;
-        return spawn(spec, s->report < 0 ? &x->pid : &x->keeper, &x->status_fd);
 }
 
-/* The command is on its way; what becomes of it is told to whoever looks. */
+/* Whoever has asked looks at it: what becomes of it is told to those. */
 static int hand_over(struct start *s, struct control *c)
 {
         struct viewer *v;
@@ -314,6 +315,39 @@ static int hand_over(struct start *s, struct control *c)
         return 0;
 }
 
+/* The process comes last: behind a fork, each page of memory that is written is copied. */
+static int start_process(struct start *s, struct control *c)
+{
+        struct exec *x = s->exec;
+        int r;
+
+        specify(s);
+        r = exec_open_streams(x, s->out, s->in);
+        if (r < 0)
+                return r;
+        s->out[EXEC_STDOUT] = s->out[EXEC_STDERR] = s->in = -1;
+        exec_begin(x);
+        r = hand_over(s, c);
+        return r < 0 ? r : spawn(&s->spec, s->status, s->report < 0 ? &x->pid : &x->keeper);
+}
+
+static void give_up(struct start *s, struct control *c, int r)
+{
+        const char *reason = r < 0 ? "internal" : s->reason, *detail = r < 0 ? strerror(-r) : s->detail;
+        struct exec *x = s->exec;
+
+        if (x && !LIST_EMPTY(&x->viewers)) {
+                viewers_refuse(x, reason, detail);
+        } else {
+                (void)control_send_error(c, reason, detail);
+                control_finish(c);
+        }
+        if (!x)
+                return;
+        exec_sweep(x);
+        exec_free(x);
+}
+
 void exec_open_start(struct exec_table *t, struct control *c, const Wb__ExecStart *m)
 {
         struct start s;
@@ -322,22 +356,8 @@ void exec_open_start(struct exec_table *t, struct control *c, const Wb__ExecStar
         start_init(&s, t, m);
         r = prepare(&s);
         if (r == 0)
-                r = start_process(&s);
-        if (r == 0) {
-                exec_begin(s.exec);
-                r = hand_over(&s, c);
-                if (r < 0) {
-                        exec_end_all(s.exec, EXEC_BY_CLIENT_GONE); /* it is reaped like any other */
-                        s.exec = NULL;
-                }
-        }
-        if (r != 0) {
-                if (s.exec) {
-                        exec_sweep(s.exec);
-                        exec_free(s.exec);
-                }
-                (void)control_send_error(c, r < 0 ? "internal" : s.reason, r < 0 ? strerror(-r) : s.detail);
-                control_finish(c);
-        }
+                r = start_process(&s, c);
+        if (r != 0)
+                give_up(&s, c, r);
         start_done(&s);
 }

@@ -43,6 +43,7 @@ struct start {
         int out[EXEC_STREAMS]; /* ours */
         int in;
         int report; /* the keeper's end */
+        int status; /* the child's end */
         struct spawn spec;
 };
 

@@ -159,15 +159,18 @@ static void settle(struct exec *x)
 /* Streams take turns, so that neither waits for the other. */
 static void pump(struct viewer *v)
 {
+        struct control *c = v->control;
         bool moved = true;
 
-        while (moved && control_queued(v->control) < CONTROL_HIGH_BYTES) {
+        control_hold(c);
+        while (moved && control_queued(c) < CONTROL_HIGH_BYTES) {
                 moved = false;
                 for (int i = 0; i < EXEC_STREAMS; i++)
                         moved |= send_chunk(v, i);
         }
         if (v->exec->state == EXEC_ENDED && v->cursor[EXEC_STDOUT].eof_sent && v->cursor[EXEC_STDERR].eof_sent)
                 send_result(v);
+        control_release(c);
 }
 
 void viewer_pump(struct viewer *v)

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "guest/keeper.h"
-#include "proto/base/cleanup.h"
 
 /*
  * A fork, with its own copy of the (small) address space: a child that hangs before execve(2), on a dead network
@@ -39,16 +38,25 @@ static pid_t make_child(int cgroup_fd, bool *ret_joined)
         return fork();
 }
 
-int spawn(const struct spawn *spec, pid_t *ret_pid, int *ret_status_fd)
+int spawn_status_pipe(int *ret_read, int *ret_write)
 {
-        int status[2];
+        int ends[2];
+
+        /* The child's few bytes find room: it writes once. */
+        if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+                return -errno;
+        *ret_read = ends[0];
+        *ret_write = ends[1];
+        return 0;
+}
+
+int spawn(const struct spawn *spec, int status_fd, pid_t *ret_pid)
+{
         sigset_t all, before;
         bool joined;
         pid_t pid;
         int error;
 
-        if (pipe2(status, O_CLOEXEC) < 0)
-                return -errno;
         /* No handler of the agent may run in the child. */
         (void)sigfillset(&all);
         (void)sigprocmask(SIG_BLOCK, &all, &before);
@@ -60,17 +68,13 @@ int spawn(const struct spawn *spec, pid_t *ret_pid, int *ret_status_fd)
                         child.cgroup_fd = -1;
                 child.signals_cleared = joined;
                 if (spec->report_fd >= 0)
-                        keeper_run(&child, status[1]);
-                spawn_child(&child, status[1]);
+                        keeper_run(&child, status_fd);
+                spawn_child(&child, status_fd);
         }
         error = errno;
         (void)sigprocmask(SIG_SETMASK, &before, NULL);
-        close_fd(status[1]);
-        if (pid < 0 || fcntl(status[0], F_SETFL, O_NONBLOCK) < 0) {
-                close_fd(status[0]);
+        if (pid < 0)
                 return -error;
-        }
         *ret_pid = pid;
-        *ret_status_fd = status[0];
         return 0;
 }

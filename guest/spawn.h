@@ -72,10 +72,14 @@ struct spawn_failure {
 };
 
 /*
- * *ret_status_fd is non-blocking: a struct spawn_failure, or the end of file once the command was executed. The
- * descriptors of the spec stay the caller's. 0 or a negative errno.
+ * The pipe through which a child tells: a struct spawn_failure, or the end of file once the command was executed. Made
+ * before the child, so that its parent has little left to do afterwards: what either writes while both share their
+ * memory is copied. *ret_read is non-blocking.
  */
-int spawn(const struct spawn *spec, pid_t *ret_pid, int *ret_status_fd);
+int spawn_status_pipe(int *ret_read, int *ret_write);
+
+/* status_fd is the pipe's end to write to; all descriptors stay the caller's. 0 or a negative errno. */
+int spawn(const struct spawn *spec, int status_fd, pid_t *ret_pid);
 
 /* In the child; never returns. */
 _Noreturn void spawn_child(const struct spawn *spec, int status_fd);

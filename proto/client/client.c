@@ -126,12 +126,13 @@ static void on_writable(evutil_socket_t fd, short events, void *userdata)
 int client_new(
         struct event_base *base, int fd, const struct client_handler *handler, void *userdata, struct client **ret)
 {
-        struct client *c = calloc(1, sizeof(*c));
+        struct client *c = malloc(sizeof(*c));
 
         if (!c) {
                 close_fd(fd);
                 return -ENOMEM;
         }
+        memset(c, 0, offsetof(struct client, receive)); /* the rest is written before it is read */
         c->fd = fd;
         c->handler = handler;
         c->userdata = userdata;

@@ -46,12 +46,14 @@ static void prepare(struct run *r, char *const *argv)
 
 static void run(struct run *r)
 {
-        int status_fd;
+        int status_fd, write_fd;
         pid_t pid;
         ssize_t n;
         size_t at = 0;
 
-        CU_ASSERT_EQUAL_FATAL(spawn(&r->spec, &pid, &status_fd), 0);
+        CU_ASSERT_EQUAL_FATAL(spawn_status_pipe(&status_fd, &write_fd), 0);
+        CU_ASSERT_EQUAL_FATAL(spawn(&r->spec, write_fd, &pid), 0);
+        close(write_fd);
         close(r->out[1]);
         close(r->spec.stdio[0]);
         while ((n = read(r->out[0], r->text + at, sizeof(r->text) - 1 - at)) > 0)
