@@ -279,21 +279,44 @@ int pattern_parse(const char *text, size_t n, struct pattern *ret, char *ret_mes
         return PATTERN_E_INVALID;
 }
 
-bool pattern_matches(const struct pattern *pattern, const struct hostname *host)
+static bool matches_name(const struct pattern *pattern, const char *name, size_t name_n)
 {
         size_t n = pattern->name_n;
         const char *tail;
 
-        if (pattern->kind == PATTERN_PREFIX)
-                return prefix_contains(&pattern->prefix, host);
-        if (host->kind != HOST_NAME || host->length < n)
+        if (name_n < n)
                 return false;
-        tail = host->text + host->length - n;
+        tail = name + name_n - n;
         if (memcmp(tail, pattern->name, n) != 0)
                 return false;
-        if (host->length == n)
+        if (name_n == n)
                 return pattern->kind != PATTERN_BELOW;
         return pattern->kind != PATTERN_EXACT && tail[-1] == '.';
+}
+
+bool pattern_matches(const struct pattern *pattern, const struct hostname *host)
+{
+        if (pattern->kind == PATTERN_PREFIX)
+                return prefix_contains(&pattern->prefix, host);
+        return host->kind == HOST_NAME && matches_name(pattern, host->text, host->length);
+}
+
+bool pattern_covers(const struct pattern *a, const struct pattern *b)
+{
+        struct hostname host;
+
+        if (a->kind == PATTERN_PREFIX || b->kind == PATTERN_PREFIX) {
+                if (a->kind != b->kind || a->prefix.bits > b->prefix.bits)
+                        return false;
+                hostname_from_address(b->prefix.kind, b->prefix.address, &host);
+                return prefix_contains(&a->prefix, &host);
+        }
+        /* The highest name that b may match decides, unless that is a's own, which `*.` does not match. */
+        if (a->kind == PATTERN_BELOW && b->kind == PATTERN_BELOW && a->name_n == b->name_n)
+                return memcmp(a->name, b->name, a->name_n) == 0;
+        if (a->kind == PATTERN_EXACT && b->kind != PATTERN_EXACT)
+                return false;
+        return matches_name(a, b->name, b->name_n);
 }
 
 int pattern_compare(const struct pattern *a, const struct pattern *b)

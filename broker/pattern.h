@@ -38,6 +38,9 @@ int pattern_parse(const char *text, size_t n, struct pattern *ret, char *ret_mes
 
 bool pattern_matches(const struct pattern *pattern, const struct hostname *host);
 
+/* Does a match every host that b matches? Of two patterns that have a host in common one covers the other. */
+bool pattern_covers(const struct pattern *a, const struct pattern *b);
+
 /*
  * Greater than 0 if a is the more specific of two that match the same host: exact, longer suffix or prefix, `*.` before
  * `**.`.

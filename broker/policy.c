@@ -70,6 +70,11 @@ static bool glob_matches(const char *pattern, const char *path, bool stars_stop)
         return *pattern == '\0';
 }
 
+bool policy_path_matches(const char *pattern, const char *path)
+{
+        return glob_matches(pattern, path, false);
+}
+
 enum path_verdict {
         PATH_DIFFERS,
         PATH_MATCHES,

@@ -31,6 +31,42 @@ enum isolation_class {
         CLASS_MAX_,
 };
 
+/* Where a value stands in the file, from 1; line 0: it does not. For messages. */
+struct policy_place {
+        unsigned line, column;
+};
+
+/* The keys of limits, of a rule and of a policy, in the order of policy_load.c's fields. */
+enum limit_key {
+        LIMIT_RATE,
+        LIMIT_BURST,
+        LIMIT_QUOTA,
+        LIMIT_CONNECTIONS,
+        LIMIT_REQUESTS,
+        LIMIT_KEY_MAX_,
+};
+
+enum rule_key {
+        RULE_PATTERN,
+        RULE_ACTION,
+        RULE_PORTS,
+        RULE_PROTOCOL,
+        RULE_METHODS,
+        RULE_PATHS,
+        RULE_LIMITS, /* and LIMIT_KEY_MAX_ - 1 more: RULE_LIMITS + LIMIT_BURST, ... */
+        RULE_KEY_MAX_ = RULE_LIMITS + LIMIT_KEY_MAX_,
+};
+
+enum policy_key {
+        POLICY_VERSION,
+        POLICY_ISOLATION,
+        POLICY_REQUIRE_ISOLATION,
+        POLICY_NETWORK,
+        POLICY_RULES,
+        POLICY_LIMITS,
+        POLICY_KEY_MAX_,
+};
+
 /* 0 in a member: not limited. */
 struct policy_limits {
         uint64_t rate_bps;    /* bytes per second, each direction */
@@ -53,7 +89,8 @@ struct policy_rule {
         char **paths; /* paths_n 0: any; `*` matches any run of bytes */
         size_t paths_n;
         struct policy_limits limits;
-        unsigned line; /* in the file, for messages */
+        unsigned line, column; /* in the file, for messages */
+        struct policy_place places[RULE_KEY_MAX_];
 };
 
 struct policy {
@@ -65,6 +102,8 @@ struct policy {
         size_t rules_n;
         struct policy_limits limits; /* of the whole VM */
         uint8_t sha256[32];          /* of the file's bytes */
+        struct policy_place places[POLICY_KEY_MAX_];
+        struct policy_place limit_places[LIMIT_KEY_MAX_];
 };
 
 struct policy *policy_ref(struct policy *p);
@@ -89,6 +128,9 @@ enum policy_stage {
         STAGE_PASSED,
         STAGE_MAX_,
 };
+
+/* Does a pattern of http_paths match path, as far as bytes go? An encoded slash may stand under a star here. */
+bool policy_path_matches(const char *pattern, const char *path);
 
 /* What is not known yet is no ground for an allow rule to say no, and none for a deny rule to deny. */
 enum policy_stage policy_rule_stage(const struct policy_rule *rule, const struct request *request);

@@ -223,6 +223,19 @@ static const struct yaml_field rule_fields[] = {
         LIMIT_FIELDS(offsetof(struct policy_rule, limits)),
 };
 static const struct yaml_object rule_object = {rule_fields, COUNT(rule_fields)};
+static_assert(COUNT(rule_fields) == RULE_KEY_MAX_, "a rule's key has no place");
+
+/* Where the values of these fields stand. */
+static void take_places(const struct yaml_node *mapping, const struct yaml_field *fields, size_t fields_n,
+        struct policy_place *ret_places)
+{
+        for (size_t i = 0; i < fields_n; i++) {
+                const struct yaml_node *value = yaml_get(mapping, fields[i].key);
+
+                if (value)
+                        ret_places[i] = (struct policy_place){value->line, value->column};
+        }
+}
 
 static void finish_limits(struct policy_limits *limits)
 {
@@ -257,6 +270,8 @@ static int bind_rule(const struct yaml_context *c, const struct yaml_node *v, co
                 return yaml_fail(c, yaml_get(v, "protocol"), "protocol: tcp is an opaque stream and goes with no %s",
                         rule->methods_n ? "http_methods" : "http_paths");
         rule->line = v->line;
+        rule->column = v->column;
+        take_places(v, rule_fields, COUNT(rule_fields), rule->places);
         finish_limits(&rule->limits);
         return default_ports(rule);
 }
@@ -270,6 +285,7 @@ static const struct yaml_list rule_list = {
 
 static const struct yaml_field limit_fields[] = {LIMIT_FIELDS(0)};
 static const struct yaml_object limit_object = {limit_fields, COUNT(limit_fields)};
+static_assert(COUNT(limit_fields) == LIMIT_KEY_MAX_, "a limit's key has no place");
 
 static const struct yaml_field policy_fields[] = {
         {"version", bind_version, 0, &version_range, false},
@@ -279,6 +295,7 @@ static const struct yaml_field policy_fields[] = {
         {"egress_rules", yaml_bind_list, offsetof(struct policy, rules), &rule_list, false},
         {"limits", yaml_bind_object, offsetof(struct policy, limits), &limit_object, false},
 };
+static_assert(COUNT(policy_fields) == POLICY_KEY_MAX_, "a policy's key has no place");
 
 /* The policy itself: the whole document, or what stands under `spec`, beside which other keys are not ours to judge. */
 static int find_policy(const struct yaml_context *c, const struct yaml_node **ret)
@@ -326,6 +343,9 @@ int policy_load(const char *file, const char *text, size_t n, struct policy **re
                 r = sha256_bytes(text, n, policy->sha256);
         if (r != 0)
                 return r;
+        take_places(root, policy_fields, COUNT(policy_fields), policy->places);
+        if (yaml_get(root, "limits"))
+                take_places(yaml_get(root, "limits"), limit_fields, COUNT(limit_fields), policy->limit_places);
         finish_limits(&policy->limits);
         *ret = STEAL(policy);
         return 0;

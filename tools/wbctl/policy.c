@@ -9,7 +9,7 @@
 #include "proto/base/log.h"
 #include "proto/base/options.h"
 #include "tools/wbctl/command.h"
-#include "tools/wbctl/policy_file.h"
+#include "tools/wbctl/policy_command.h"
 
 DEFINE_CLEANUP(struct policy *, policy_unref);
 
@@ -28,12 +28,6 @@ static const struct option_table check_table = {
         .specs = check_specs,
         .specs_n = sizeof(check_specs) / sizeof(*check_specs),
         .intermixed = true,
-};
-
-static const struct option_table policy_table = {
-        .usage = "wbctl policy check FILE",
-        .summary = "Policies as files: check says whether one is valid, and what it does.",
-        .example = "wbctl policy check demo.yaml",
 };
 
 static const char *const networks[] = {
@@ -94,64 +88,38 @@ static void print_text(const char *file, const struct policy *policy)
         print_notes(policy);
 }
 
-static int print_json(json_t *answer)
-{
-        if (!answer || json_dumpf(answer, stdout, JSON_COMPACT) < 0)
-                return -EIO;
-        printf("\n");
-        return 0;
-}
-
 static int print_policy_json(const char *file, const struct policy *policy)
 {
         size_t denies = count_deny_rules(policy);
         char sha256[2 * sizeof(policy->sha256) + 1];
-        _cleanup_(json_decrefp) json_t *answer = NULL;
 
         for (size_t i = 0; i < sizeof(policy->sha256); i++)
                 (void)sprintf(sha256 + 2 * i, "%02x", policy->sha256[i]);
-        answer = json_pack("{s:b, s:s%, s:s, s:I, s:I, s:s, s:s, s:s}", "valid", 1, "file", file, strlen(file),
-                "network", networks[policy->network], "allow_rules", (json_int_t)(policy->rules_n - denies),
-                "deny_rules", (json_int_t)denies, "isolation", isolation_class_name(policy->isolation), "needs",
-                isolation_tier_name(isolation_needed(policy, false)), "sha256", sha256);
-        return print_json(answer);
-}
-
-static int print_error_json(const struct yaml_error *e)
-{
-        _cleanup_(json_decrefp) json_t *answer = json_pack("{s:b, s:s, s:i, s:i, s:s}", "valid", 0, "file", e->file,
-                "line", (int)e->line, "column", (int)e->column, "message", e->message);
-
-        return print_json(answer);
+        return policy_command_print(
+                json_pack("{s:b, s:s%, s:s, s:I, s:I, s:s, s:s, s:s}", "valid", 1, "file", file, strlen(file),
+                        "network", networks[policy->network], "allow_rules", (json_int_t)(policy->rules_n - denies),
+                        "deny_rules", (json_int_t)denies, "isolation", isolation_class_name(policy->isolation), "needs",
+                        isolation_tier_name(isolation_needed(policy, false)), "sha256", sha256));
 }
 
 static int check(const struct check_options *o, const char *file)
 {
         _cleanup_(policy_unrefp) struct policy *policy = NULL;
-        struct yaml_error error = {0};
-        int r = policy_file_load(file, &policy, &error);
-        int status = 0;
+        int r = policy_command_load(file, o->json, &policy);
 
-        if (r == YAML_E_INVALID) {
-                yaml_error_print(&error);
-                r = o->json ? print_error_json(&error) : 0;
-                yaml_error_done(&error);
-                status = EXIT_USAGE;
-        } else if (r == 0 && o->json) {
-                r = print_policy_json(file, policy);
-        } else if (r == 0) {
-                print_text(file, policy);
-        }
-        if (r == 0 && fflush(stdout) != 0)
-                r = -errno;
-        if (r < 0) {
-                log_errno(r, "%s: cannot be checked", file);
+        if (r != 0)
+                return r;
+        if (o->json)
+                return print_policy_json(file, policy);
+        print_text(file, policy);
+        if (fflush(stdout) != 0) {
+                log_errno(-errno, "%s: cannot be answered for", file);
                 return EXIT_FAILED;
         }
-        return status;
+        return 0;
 }
 
-static int command_check(int argc, char **argv)
+int policy_command_check(int argc, char **argv)
 {
         struct check_options o = {0};
         char **rest;
@@ -167,6 +135,22 @@ static int command_check(int argc, char **argv)
         return check(&o, rest[0]);
 }
 
+static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+} commands[] = {
+        {"check", policy_command_check},
+        {"diff", policy_command_diff},
+};
+
+static const struct option_table policy_table = {
+        .usage = "wbctl policy check|diff|lint|suggest ...",
+        .summary =
+                "Policies as files: check says whether one is valid, lint what in it is probably not meant, diff what one "
+                "allows that another does not, suggest which rules an audit log asks for.",
+        .example = "wbctl policy check demo.yaml",
+};
+
 int command_policy(int argc, char **argv)
 {
         bool none = false;
@@ -174,13 +158,15 @@ int command_policy(int argc, char **argv)
         size_t rest_n;
         int r;
 
-        if (argc > 1 && strcmp(argv[1], "check") == 0)
-                return command_check(argc - 1, argv + 1);
+        for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++)
+                if (strcmp(argv[1], commands[i].name) == 0)
+                        return commands[i].run(argc - 1, argv + 1);
         r = options_parse(&policy_table, argc, argv, &none, &rest, &rest_n);
         if (r == OPTIONS_E_HELP)
                 return 0;
         if (r == 0)
-                (void)options_usage_error(&policy_table, rest_n ? "'%s' is no command of policy" : "check is wanted%s",
+                (void)options_usage_error(&policy_table,
+                        rest_n ? "'%s' is no command of policy" : "check, diff, lint or suggest is wanted%s",
                         rest_n ? rest[0] : "");
         return EXIT_USAGE;
 }

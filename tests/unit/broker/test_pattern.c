@@ -153,6 +153,38 @@ static void test_order_of_specificity(void)
                         }
 }
 
+static bool covers(const char *a_text, const char *b_text)
+{
+        char message[PATTERN_MESSAGE_BYTES];
+        struct pattern a, b;
+
+        CU_ASSERT_EQUAL_FATAL(pattern_parse(a_text, strlen(a_text), &a, message, sizeof(message)), 0);
+        CU_ASSERT_EQUAL_FATAL(pattern_parse(b_text, strlen(b_text), &b, message, sizeof(message)), 0);
+        return pattern_covers(&a, &b);
+}
+
+/* Each covers those behind it in its row and none of the other rows, but of equals. */
+static void test_what_covers_what(void)
+{
+        static const char *const rows[][4] = {
+                {"**.a.org", "*.a.org", "**.b.a.org", "x.b.a.org"},
+                {"**.c.org", "c.org"},
+                {"**.xa.org", "*.xa.org", "*.y.xa.org"},
+                {"0.0.0.0/0", "8.0.0.0/8", "8.8.8.0/24", "8.8.8.8"},
+                {"2000::/3", "2001:4860::/32", "2001:4860::8888"},
+                {"::/3", "::/4"},
+        };
+        const size_t n = sizeof(rows) / sizeof(*rows);
+
+        for (size_t r = 0; r < n; r++)
+                for (size_t q = 0; q < n; q++)
+                        for (size_t i = 0; i < 4 && rows[r][i]; i++)
+                                for (size_t k = 0; k < 4 && rows[q][k]; k++)
+                                        CU_ASSERT_EQUAL(covers(rows[r][i], rows[q][k]), r == q && i <= k);
+        CU_ASSERT_FALSE(covers("*.a.org", "a.org"));
+        CU_ASSERT_FALSE(covers("a.org", "*.a.org"));
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -160,6 +192,7 @@ int main(void)
                 {"the right spelling is in the message", test_right_spelling_is_in_the_message},
                 {"long texts are refused", test_long_texts_are_refused},
                 {"order of specificity", test_order_of_specificity},
+                {"what covers what", test_what_covers_what},
                 CU_TEST_INFO_NULL,
         };
 

@@ -213,6 +213,39 @@ static void test_bad_policies_beyond(void)
         }
 }
 
+static void check_place(const struct policy_place *place, unsigned line, unsigned column)
+{
+        CU_ASSERT_EQUAL(place->line, line);
+        CU_ASSERT_EQUAL(place->column, column);
+}
+
+static void test_places(void)
+{
+        static const char text[] = "spec:\n"
+                                   "  network: public\n"
+                                   "  limits: {quota_bytes: 5}\n"
+                                   "  egress_rules:\n"
+                                   "    - pattern: \"a.org\"\n"
+                                   "      burst_bytes: 9\n"
+                                   "    - {ports: [1], pattern: b.org}\n";
+        struct policy *policy = NULL;
+        struct yaml_error e = {0};
+
+        CU_ASSERT_EQUAL_FATAL(policy_load("f", text, strlen(text), &policy, &e), 0);
+        check_place(&policy->places[POLICY_NETWORK], 2, 12);
+        check_place(&policy->places[POLICY_ISOLATION], 0, 0);
+        check_place(&policy->limit_places[LIMIT_QUOTA], 3, 25);
+        check_place(&policy->limit_places[LIMIT_RATE], 0, 0);
+        CU_ASSERT_EQUAL(policy->rules[0].line, 5);
+        CU_ASSERT_EQUAL(policy->rules[0].column, 7);
+        check_place(&policy->rules[0].places[RULE_PATTERN], 5, 16);
+        check_place(&policy->rules[0].places[RULE_LIMITS + LIMIT_BURST], 6, 20);
+        check_place(&policy->rules[0].places[RULE_PORTS], 0, 0);
+        check_place(&policy->rules[1].places[RULE_PORTS], 7, 15);
+        check_place(&policy->rules[1].places[RULE_PATTERN], 7, 29);
+        policy_unref(policy);
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -221,6 +254,7 @@ int main(void)
                 {"defaults", test_defaults},
                 {"everything", test_everything},
                 {"least burst", test_least_burst},
+                {"places", test_places},
                 {"the hash is of the bytes", test_hash_is_of_the_bytes},
                 CU_TEST_INFO_NULL,
         };
