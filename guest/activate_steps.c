@@ -15,6 +15,7 @@
 #include "guest/files.h"
 #include "guest/filesystems_hold.h"
 #include "guest/forward.h"
+#include "guest/memory.h"
 #include "guest/resume.h"
 #include "guest/sentinel.h"
 #include "proto/base/cleanup.h"
@@ -63,6 +64,8 @@ static int run_thaw(struct activation *a, struct report *report)
                 report_detail(report, "the machine was resumed meanwhile");
                 return -ECANCELED;
         }
+        memory_look(a->agent->memory); /* what was sized by another machine's memory */
+        memory_report(a->agent->memory, report);
         r = exec_table_thaw(a->agent->execs);
         if (r == -EOPNOTSUPP) {
                 report_detail(report, "nothing was frozen");

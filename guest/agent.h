@@ -24,6 +24,7 @@ struct control_server;
 struct exec_table;
 struct files;
 struct forwards;
+struct memory_watch;
 struct network;
 struct resume_watch;
 struct secret_store;
@@ -60,6 +61,7 @@ struct agent {
         struct forwards *forwards;
         bool disks_held; /* filesystems are frozen, as long as disks_fd is open (guest/filesystems_hold) */
         int disks_fd;
+        struct memory_watch *memory;
         struct resume_watch *resume;
         struct sentinel *sentinel;
         struct clock_watch *clock;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guest/cgroup_internal.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
@@ -22,28 +21,14 @@
 
 #define AGENT_LEAF      "wbagent"
 #define EXEC_PARENT     "exec"
-#define FILE_BYTES      1024    /* the largest that is read is memory.events */
-#define PERIOD_US       100000u /* cpu.max: the kernel's default period */
 #define FREEZE_LIMIT_NS (500 * NSEC_PER_MSEC)
 #define KILL_ROUNDS     64 /* one by one: forks may go on meanwhile */
 
-enum controller {
-        CONTROLLER_MEMORY,
-        CONTROLLER_PIDS,
-        CONTROLLER_CPU,
-        CONTROLLER_IO,
-        CONTROLLERS,
-};
-static const char *const controller_names[CONTROLLERS] = {"memory", "pids", "cpu", "io"};
-
-struct cgroup_tree {
-        int exec_fd; /* the directory EXEC_PARENT */
-        bool has[CONTROLLERS];
-};
+const char *const cgroup_controller_names[CONTROLLERS] = {"memory", "pids", "cpu", "io"};
 
 /* ---- small files */
 
-static int write_at(int dir_fd, const char *path, const char *text)
+int cgroup_write_at(int dir_fd, const char *path, const char *text)
 {
         _cleanup_close_ int fd = openat(dir_fd, path, O_WRONLY | O_CLOEXEC);
 
@@ -52,49 +37,36 @@ static int write_at(int dir_fd, const char *path, const char *text)
         return write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
-static int read_at(int dir_fd, const char *path, char text[FILE_BYTES])
+int cgroup_read_at(int dir_fd, const char *path, char text[CGROUP_FILE_BYTES])
 {
         _cleanup_close_ int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
         ssize_t n;
 
         if (fd < 0)
                 return -errno;
-        n = read(fd, text, FILE_BYTES - 1);
+        n = read(fd, text, CGROUP_FILE_BYTES - 1);
         if (n < 0)
                 return -errno;
         text[n] = '\0';
         return 0;
 }
 
-/* A file of the exec's cgroup. */
-struct path {
-        char text[256];
-};
-
-static struct path in_exec(const char *name, const char *file)
+struct cgroup_path cgroup_in_exec(const char *name, const char *file)
 {
-        struct path p;
+        struct cgroup_path p;
 
         (void)snprintf(p.text, sizeof(p.text), "%s/%s", name, file);
         return p;
 }
 
-static int write_exec(struct cgroup_tree *t, const char *name, const char *file, const char *text)
+int cgroup_write_exec(struct cgroup_tree *t, const char *name, const char *file, const char *text)
 {
-        return write_at(t->exec_fd, in_exec(name, file).text, text);
+        return cgroup_write_at(t->exec_fd, cgroup_in_exec(name, file).text, text);
 }
 
-static int write_exec_number(struct cgroup_tree *t, const char *name, const char *file, uint64_t value)
+int cgroup_read_exec(struct cgroup_tree *t, const char *name, const char *file, char text[CGROUP_FILE_BYTES])
 {
-        char text[24];
-
-        (void)snprintf(text, sizeof(text), "%" PRIu64, value);
-        return write_exec(t, name, file, text);
-}
-
-static int read_exec(struct cgroup_tree *t, const char *name, const char *file, char text[FILE_BYTES])
-{
-        return read_at(t->exec_fd, in_exec(name, file).text, text);
+        return cgroup_read_at(t->exec_fd, cgroup_in_exec(name, file).text, text);
 }
 
 /* The number behind "key " at the start of a line. */
@@ -180,11 +152,11 @@ static int make_directory(int dir_fd, const char *name)
 /* Hands a controller down; false where it is not there, or cannot be. */
 static bool enable(int dir_fd, const char *path, const char *controller)
 {
-        char plus[16], text[FILE_BYTES];
+        char plus[16], text[CGROUP_FILE_BYTES];
 
         (void)snprintf(plus, sizeof(plus), "+%s", controller);
-        (void)write_at(dir_fd, path, plus);
-        return read_at(dir_fd, path, text) == 0 && has_word(text, controller);
+        (void)cgroup_write_at(dir_fd, path, plus);
+        return cgroup_read_at(dir_fd, path, text) == 0 && has_word(text, controller);
 }
 
 static int set_up(struct cgroup_tree *t, int own_fd)
@@ -192,14 +164,14 @@ static int set_up(struct cgroup_tree *t, int own_fd)
         int r = make_directory(own_fd, AGENT_LEAF);
 
         if (r == 0)
-                r = write_at(own_fd, AGENT_LEAF "/cgroup.procs", "0");
+                r = cgroup_write_at(own_fd, AGENT_LEAF "/cgroup.procs", "0");
         if (r == 0)
                 r = make_directory(own_fd, EXEC_PARENT);
         if (r < 0)
                 return r;
         for (int i = 0; i < CONTROLLERS; i++)
-                t->has[i] = enable(own_fd, "cgroup.subtree_control", controller_names[i]) &&
-                            enable(own_fd, EXEC_PARENT "/cgroup.subtree_control", controller_names[i]);
+                t->has[i] = enable(own_fd, "cgroup.subtree_control", cgroup_controller_names[i]) &&
+                            enable(own_fd, EXEC_PARENT "/cgroup.subtree_control", cgroup_controller_names[i]);
         t->exec_fd = openat(own_fd, EXEC_PARENT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         return t->exec_fd < 0 ? -errno : 0;
 }
@@ -240,30 +212,15 @@ void cgroup_tree_free(struct cgroup_tree *t)
         free(t);
 }
 
-const char *cgroup_missing(const struct cgroup_tree *t, const struct cgroup_limits *limits)
-{
-        const bool wanted[CONTROLLERS] = {
-                [CONTROLLER_MEMORY] = limits->memory_bytes != 0,
-                [CONTROLLER_PIDS] = limits->pids != 0,
-                [CONTROLLER_CPU] = limits->cpu_percent != 0,
-                [CONTROLLER_IO] = limits->io_bps != 0,
-        };
-
-        for (int i = 0; i < CONTROLLERS; i++)
-                if (wanted[i] && !(t && t->has[i]))
-                        return controller_names[i];
-        return NULL;
-}
-
 /* Frozen or not is a line of cgroup.events; the kernel gets there in its own time. */
 int cgroup_tree_freeze(struct cgroup_tree *t, bool frozen)
 {
         uint64_t deadline_ns = clock_monotonic_ns() + FREEZE_LIMIT_NS;
-        char text[FILE_BYTES] = "";
-        int r = write_at(t->exec_fd, "cgroup.freeze", frozen ? "1" : "0");
+        char text[CGROUP_FILE_BYTES] = "";
+        int r = cgroup_write_at(t->exec_fd, "cgroup.freeze", frozen ? "1" : "0");
 
         while (r == 0) {
-                r = read_at(t->exec_fd, "cgroup.events", text);
+                r = cgroup_read_at(t->exec_fd, "cgroup.events", text);
                 if (r < 0 || value_of(text, "frozen") == (frozen ? 1u : 0u))
                         break;
                 if (clock_monotonic_ns() > deadline_ns)
@@ -275,93 +232,25 @@ int cgroup_tree_freeze(struct cgroup_tree *t, bool frozen)
 
 /* ---- one exec's */
 
-/* Memory is bounded with its swap, and the whole exec goes when it is exceeded: half of a workload is no workload. */
-static int limit_memory(struct cgroup_tree *t, const char *name, uint64_t bytes)
+/* Whatever runs out of memory first, the exec's limit, the ceiling of all or the machine, the exec goes as a whole:
+ * half of a workload is no workload. The kernel takes the highest cgroup with this below the one that ran out. */
+static int group_oom(struct cgroup_tree *t, const char *name)
 {
-        int r = write_exec_number(t, name, "memory.max", bytes);
-
-        if (r == 0)
-                r = write_exec(t, name, "memory.oom.group", "1");
-        if (r == 0) {
-                r = write_exec(t, name, "memory.swap.max", "0");
-                if (r == -ENOENT) /* a kernel without swap accounting */
-                        r = 0;
-        }
-        return r;
-}
-
-static int limit_cpu(struct cgroup_tree *t, const char *name, uint32_t percent)
-{
-        char text[48];
-
-        (void)snprintf(text, sizeof(text), "%" PRIu64 " %u", (uint64_t)percent * PERIOD_US / 100, PERIOD_US);
-        return write_exec(t, name, "cpu.max", text);
-}
-
-static void close_dirp(DIR **d)
-{
-        if (*d)
-                (void)closedir(*d);
-}
-
-/* Each disk as a whole; what is in memory, or a file on another disk, is none. */
-static int limit_io(struct cgroup_tree *t, const char *name, uint64_t bps)
-{
-        _cleanup_(close_dirp) DIR *dir = opendir("/sys/block");
-        struct dirent *e;
-        int r = 0;
-
-        while (r == 0 && dir && (e = readdir(dir))) {
-                char path[300], device[FILE_BYTES], text[128];
-
-                if (e->d_name[0] == '.' || strncmp(e->d_name, "loop", 4) == 0 || strncmp(e->d_name, "ram", 3) == 0 ||
-                        strncmp(e->d_name, "zram", 4) == 0)
-                        continue;
-                (void)snprintf(path, sizeof(path), "/sys/block/%s/dev", e->d_name);
-                if (read_at(AT_FDCWD, path, device) < 0)
-                        continue;
-                device[strcspn(device, "\n")] = '\0';
-                (void)snprintf(text, sizeof(text), "%.31s rbps=%" PRIu64 " wbps=%" PRIu64, device, bps, bps);
-                r = write_exec(t, name, "io.max", text);
-        }
-        return r;
-}
-
-static int limit(struct cgroup_tree *t, const char *name, const struct cgroup_limits *limits, const char **ret_which)
-{
-        const char *which = "memory";
-        int r = 0;
-
-        if (limits->memory_bytes)
-                r = limit_memory(t, name, limits->memory_bytes);
-        if (r == 0 && limits->pids) {
-                which = "pids";
-                r = write_exec_number(t, name, "pids.max", limits->pids);
-        }
-        if (r == 0 && limits->cpu_percent) {
-                which = "cpu";
-                r = limit_cpu(t, name, limits->cpu_percent);
-        }
-        if (r == 0 && limits->io_bps) {
-                which = "io";
-                r = limit_io(t, name, limits->io_bps);
-        }
-        if (r < 0) {
-                *ret_which = which;
-                return CGROUP_E_REFUSED;
-        }
-        return 0;
+        return t->has[CONTROLLER_MEMORY] ? cgroup_write_exec(t, name, "memory.oom.group", "1") : 0;
 }
 
 int cgroup_make(struct cgroup_tree *t, const char *name, const struct cgroup_limits *limits, int *ret_fd,
         const char **ret_which)
 {
+        static const struct cgroup_limits none;
         _cleanup_close_ int fd = -1;
         int r = 0;
 
         if (mkdirat(t->exec_fd, name, 0755) < 0)
                 return -errno;
-        r = limit(t, name, limits, ret_which);
+        r = group_oom(t, name);
+        if (r == 0)
+                r = cgroup_limit(t, name, cgroup_limits_asked(limits), limits, &none, ret_which);
         if (r == 0) {
                 fd = openat(t->exec_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 if (fd < 0)
@@ -378,7 +267,7 @@ int cgroup_make(struct cgroup_tree *t, const char *name, const struct cgroup_lim
 /* Calls act for each process of the cgroup; how many there were, or a negative errno. */
 static int each_process(struct cgroup_tree *t, const char *name, void (*act)(pid_t pid, void *userdata), void *userdata)
 {
-        _cleanup_close_ int fd = openat(t->exec_fd, in_exec(name, "cgroup.procs").text, O_RDONLY | O_CLOEXEC);
+        _cleanup_close_ int fd = openat(t->exec_fd, cgroup_in_exec(name, "cgroup.procs").text, O_RDONLY | O_CLOEXEC);
         _cleanup_free_ char *text = NULL;
         char *rest, *line;
         int r, n = 0;
@@ -407,18 +296,18 @@ static void kill_one(pid_t pid, void *userdata)
 
 int cgroup_kill(struct cgroup_tree *t, const char *name)
 {
-        int r = write_exec(t, name, "cgroup.kill", "1");
+        int r = cgroup_write_exec(t, name, "cgroup.kill", "1");
 
         if (r == 0)
                 return 0;
-        if (faccessat(t->exec_fd, in_exec(name, "cgroup.kill").text, F_OK, 0) == 0)
+        if (faccessat(t->exec_fd, cgroup_in_exec(name, "cgroup.kill").text, F_OK, 0) == 0)
                 return r;
-        (void)write_exec(t, name, "cgroup.freeze", "1");
+        (void)cgroup_write_exec(t, name, "cgroup.freeze", "1");
         for (int round = 0; round < KILL_ROUNDS; round++) {
                 r = each_process(t, name, kill_one, NULL);
                 if (r <= 0)
                         break;
-                (void)write_exec(t, name, "cgroup.freeze", "0");
+                (void)cgroup_write_exec(t, name, "cgroup.freeze", "0");
         }
         return r < 0 ? r : 0;
 }
@@ -454,20 +343,20 @@ int cgroup_remove(struct cgroup_tree *t, const char *name)
 
 void cgroup_usage(struct cgroup_tree *t, const char *name, struct cgroup_usage *ret)
 {
-        char text[FILE_BYTES] = "";
+        char text[CGROUP_FILE_BYTES] = "";
 
         *ret = (struct cgroup_usage){0};
         if (t->has[CONTROLLER_MEMORY]) {
-                if (read_exec(t, name, "memory.events", text) == 0)
+                if (cgroup_read_exec(t, name, "memory.events", text) == 0)
                         ret->oom_kills = value_of(text, "oom_kill");
-                if (read_exec(t, name, "memory.current", text) == 0)
+                if (cgroup_read_exec(t, name, "memory.current", text) == 0)
                         ret->memory_bytes = strtoull(text, NULL, 10);
-                if (read_exec(t, name, "memory.peak", text) == 0)
+                if (cgroup_read_exec(t, name, "memory.peak", text) == 0)
                         ret->peak_memory_bytes = strtoull(text, NULL, 10);
         }
-        if (t->has[CONTROLLER_PIDS] && read_exec(t, name, "pids.current", text) == 0)
+        if (t->has[CONTROLLER_PIDS] && cgroup_read_exec(t, name, "pids.current", text) == 0)
                 ret->pids = strtoull(text, NULL, 10);
-        if (read_exec(t, name, "cpu.stat", text) == 0) {
+        if (cgroup_read_exec(t, name, "cpu.stat", text) == 0) {
                 ret->user_ns = value_of(text, "user_usec") * NSEC_PER_USEC;
                 ret->system_ns = value_of(text, "system_usec") * NSEC_PER_USEC;
         }
@@ -475,7 +364,7 @@ void cgroup_usage(struct cgroup_tree *t, const char *name, struct cgroup_usage *
 
 int cgroup_watch(struct cgroup_tree *t, const char *name, int inotify_fd)
 {
-        _cleanup_close_ int fd = openat(t->exec_fd, in_exec(name, "cgroup.events").text, O_PATH | O_CLOEXEC);
+        _cleanup_close_ int fd = openat(t->exec_fd, cgroup_in_exec(name, "cgroup.events").text, O_PATH | O_CLOEXEC);
         char path[64];
         int watch;
 

@@ -40,11 +40,38 @@ void cgroup_tree_free(struct cgroup_tree *t);
 /* What of these limits cannot be set here ("memory", "pids", "cpu", "io"), or NULL. t may be NULL. */
 const char *cgroup_missing(const struct cgroup_tree *t, const struct cgroup_limits *limits);
 
+/* Bits, in the order in which they are set: memory comes last, since a limit below what is used kills at once. */
+enum {
+        CGROUP_LIMIT_PIDS = 1 << 0,
+        CGROUP_LIMIT_CPU = 1 << 1,
+        CGROUP_LIMIT_IO = 1 << 2,
+        CGROUP_LIMIT_MEMORY = 1 << 3,
+};
+
+/* The bits of those that are not 0. */
+unsigned cgroup_limits_asked(const struct cgroup_limits *limits);
+
+#define CGROUP_E_REFUSED 1
+
+/*
+ * Sets those of to that which names; 0 lifts. Those whose controller is not there are passed over: cgroup_missing()
+ * tells before. CGROUP_E_REFUSED: the kernel does not take a value, *ret_which names the limit, and all are as in from
+ * again.
+ */
+int cgroup_limit(struct cgroup_tree *t, const char *name, unsigned which, const struct cgroup_limits *to,
+        const struct cgroup_limits *from, const char **ret_which);
+
+/* What the kernel has in force for it now. */
+struct cgroup_limits cgroup_limits_in_force(struct cgroup_tree *t, const char *name);
+
+/* Of all execs together; 0: none. 0, -EOPNOTSUPP (no memory controller; t may be NULL), or a negative errno. What is
+ * used above it is reclaimed, or killed, before this answers. */
+int cgroup_tree_ceiling(struct cgroup_tree *t, uint64_t bytes);
+
 /*
  * Makes the cgroup and limits it. *ret_fd, close-on-exec, is for clone3(2) and the caller's to close. CGROUP_E_REFUSED:
  * the kernel does not take a value, and *ret_which names the limit.
  */
-#define CGROUP_E_REFUSED 1
 int cgroup_make(struct cgroup_tree *t, const char *name, const struct cgroup_limits *limits, int *ret_fd,
         const char **ret_which);
 

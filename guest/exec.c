@@ -117,7 +117,7 @@ void exec_keep(struct exec *x)
 
 /* ---- conversations */
 
-static struct exec *find_or_refuse(struct exec_table *t, struct control *c, const char *id)
+struct exec *exec_find_or_refuse(struct exec_table *t, struct control *c, const char *id)
 {
         struct exec *x = exec_find(t, id);
 
@@ -138,7 +138,7 @@ static uint64_t clamp_offset(const struct output *o, uint64_t offset)
 
 void exec_open_attach(struct exec_table *t, struct control *c, const Wb__ExecAttach *m)
 {
-        struct exec *x = find_or_refuse(t, c, m->id);
+        struct exec *x = exec_find_or_refuse(t, c, m->id);
         struct viewer *v;
 
         if (!x)
@@ -158,7 +158,7 @@ void exec_open_attach(struct exec_table *t, struct control *c, const Wb__ExecAtt
 
 void exec_open_kill(struct exec_table *t, struct control *c, const Wb__ExecKill *m)
 {
-        struct exec *x = find_or_refuse(t, c, m->id);
+        struct exec *x = exec_find_or_refuse(t, c, m->id);
         Wb__FromAgent answer = WB__FROM_AGENT__INIT;
         Wb__Ok ok = WB__OK__INIT;
 
@@ -341,6 +341,11 @@ int exec_table_thaw(struct exec_table *t)
         return t->cgroups ? cgroup_tree_freeze(t->cgroups, false) : -EOPNOTSUPP;
 }
 
+int exec_table_ceiling(struct exec_table *t, uint64_t bytes)
+{
+        return cgroup_tree_ceiling(t->cgroups, bytes);
+}
+
 unsigned exec_table_running(const struct exec_table *t)
 {
         const struct exec *x;
@@ -351,8 +356,10 @@ unsigned exec_table_running(const struct exec_table *t)
         return n;
 }
 
-static void fill_statistics(const struct exec *x, Wb__ExecStatistics *s)
+static void fill_statistics(const struct exec *x, struct exec_statistics *ret)
 {
+        Wb__ExecStatistics *s = &ret->message;
+        struct cgroup_limits limits;
         struct cgroup_usage usage;
 
         *s = (Wb__ExecStatistics)WB__EXEC_STATISTICS__INIT;
@@ -367,9 +374,13 @@ static void fill_statistics(const struct exec *x, Wb__ExecStatistics *s)
         s->memory_bytes = usage.memory_bytes;
         s->peak_memory_bytes = usage.peak_memory_bytes;
         s->pids = usage.pids;
+        limits = cgroup_limits_in_force(x->table->cgroups, x->id);
+        ret->limits = (Wb__ExecLimits)WB__EXEC_LIMITS__INIT;
+        exec_limits_to_message(&limits, &ret->limits);
+        s->limits = &ret->limits;
 }
 
-size_t exec_table_statistics(const struct exec_table *t, Wb__ExecStatistics *ret, size_t room)
+size_t exec_table_statistics(const struct exec_table *t, struct exec_statistics *ret, size_t room)
 {
         const struct exec *x;
         size_t n = 0;

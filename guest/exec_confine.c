@@ -215,16 +215,15 @@ int start_take_cgroup(struct start *s)
                 limits = (struct cgroup_limits){asked->memory_bytes, asked->pids, asked->cpu_percent, asked->io_bps};
         which = cgroup_missing(tree, &limits);
         if (which)
-                return start_refuse(
-                        s, "limit_unavailable", "%s: this guest has no such cgroup v2 controller for it", which);
+                return start_refuse(s, "limit_unavailable", EXEC_NO_CONTROLLER, which);
         if (!tree)
                 return 0;
         r = cgroup_make(tree, s->exec->id, &limits, &s->cgroup_fd, &which);
         if (r == CGROUP_E_REFUSED)
-                return start_refuse(s, "limit_unavailable", "%s: the kernel refuses this value", which);
+                return start_refuse(s, "limit_unavailable", EXEC_VALUE_REFUSED, which);
         if (r < 0)
                 return start_refuse(s, "internal", "cgroup: %s", strerror(-r));
         s->exec->has_cgroup = true;
-        s->exec->memory_limit_bytes = limits.memory_bytes;
+        s->exec->limits = limits;
         return 0;
 }

@@ -6,6 +6,7 @@
  *     exec.c         the table: find, list, kill, attach; the keeping of ended ones
  *     exec_start.c   from the request to a process, or to the reason why not
  *     exec_confine.c its part for secrets and limits
+ *     exec_limit.c   other limits, while it runs
  *     exec_life.c    from the process to its result: states, timers, signals
  *     exec_viewer.c  a conversation that looks at an exec: output, credit, input
  */
@@ -68,7 +69,7 @@ struct exec {
         int report_fd;  /* the keeper's; -1 */
         struct event report;
         uint64_t timeout_ms;
-        uint64_t memory_limit_bytes;
+        struct cgroup_limits limits; /* as asked for */
 
         char *cmd; /* argv, a NUL behind each, as far as it is shown; then another NUL */
         size_t cmd_bytes;
@@ -111,11 +112,17 @@ struct exec_table {
 
 /* exec.c */
 struct exec *exec_find(struct exec_table *t, const char *id);
+struct exec *exec_find_or_refuse(struct exec_table *t, struct control *c, const char *id); /* NULL: c is finished */
 int exec_new(struct exec_table *t, struct exec **ret);
 void exec_free(struct exec *x);
 bool exec_is_held(const struct exec *x); /* processes of it may be there */
 bool exec_is_lingering(const struct exec *x);
 void exec_keep(struct exec *x); /* x has ended: pushes out those that ended long ago */
+
+/* exec_limit.c */
+#define EXEC_NO_CONTROLLER "%s: this guest has no such cgroup v2 controller for it"
+#define EXEC_VALUE_REFUSED "%s: the kernel refuses this value"
+void exec_limits_to_message(const struct cgroup_limits *limits, Wb__ExecLimits *ret);
 
 /* exec_life.c. Each may free x when it says so. */
 /* The agent's ends of its streams, -1 where there is none; the exec's from here on. 0 or -ENOMEM (then they are the

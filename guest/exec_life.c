@@ -431,10 +431,14 @@ void exec_fill_result(const struct exec *x, Wb__ExecResult *result, char *detail
         const struct cgroup_usage *usage = &x->usage;
 
         detail[0] = '\0';
-        if (is_oom(x))
+        if (is_oom(x) && x->limits.memory_bytes)
                 (void)snprintf(detail, detail_room,
                         "%s: %" PRIu64 " killed for lack of memory, limit %" PRIu64 " bytes", x->cmd, usage->oom_kills,
-                        x->memory_limit_bytes);
+                        x->limits.memory_bytes);
+        else if (is_oom(x))
+                (void)snprintf(detail, detail_room,
+                        "%s: %" PRIu64 " killed for lack of memory, that of all commands together", x->cmd,
+                        usage->oom_kills);
         result->id = (char *)(uintptr_t)x->id;
         result->reason = (char *)(uintptr_t)exec_reason(x);
         result->detail = detail;

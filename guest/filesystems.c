@@ -78,7 +78,21 @@ static bool is_on_a_disk(const struct word *type, const struct word *source)
         return true;
 }
 
-static bool parse_line(const char *p, const char *end, struct filesystem *ret)
+/* The root of an initramfs is a tmpfs by another name. */
+static bool is_in_memory(const struct word *type, const struct word *source)
+{
+        static const char *const names[] = {"tmpfs", "rootfs"};
+
+        (void)source;
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+                if (type->n == strlen(names[i]) && memcmp(type->at, names[i], type->n) == 0)
+                        return true;
+        return false;
+}
+
+typedef bool (*kind_fn)(const struct word *type, const struct word *source);
+
+static bool parse_line(const char *p, const char *end, kind_fn is_wanted, struct filesystem *ret)
 {
         struct word w[FIELDS], word, type, source;
 
@@ -89,7 +103,7 @@ static bool parse_line(const char *p, const char *end, struct filesystem *ret)
         while (p < end && !(word.n == 1 && *word.at == '-'));
         p = next_word(p, end, &type);
         (void)next_word(p, end, &source);
-        if (!is_on_a_disk(&type, &source) || !has_option(w[5].at, w[5].n, "rw"))
+        if (!is_wanted(&type, &source) || !has_option(w[5].at, w[5].n, "rw"))
                 return false;
         if (w[2].n >= sizeof(ret->device) || !unescape(w[4].at, w[4].n, ret->path, sizeof(ret->path)))
                 return false;
@@ -98,20 +112,30 @@ static bool parse_line(const char *p, const char *end, struct filesystem *ret)
         return true;
 }
 
-size_t filesystems_find(const char *text, struct filesystem ret[FILESYSTEMS_MAX])
+static size_t find(const char *text, kind_fn is_wanted, struct filesystem ret[FILESYSTEMS_MAX])
 {
         size_t n = 0;
 
         for (const char *p = text; *p && n < FILESYSTEMS_MAX; p += strcspn(p, "\n") + (p[strcspn(p, "\n")] != '\0')) {
                 bool known = false;
 
-                if (!parse_line(p, p + strcspn(p, "\n"), &ret[n]))
+                if (!parse_line(p, p + strcspn(p, "\n"), is_wanted, &ret[n]))
                         continue;
                 for (size_t i = 0; i < n; i++)
                         known |= strcmp(ret[i].device, ret[n].device) == 0;
                 n += !known;
         }
         return n;
+}
+
+size_t filesystems_find(const char *text, struct filesystem ret[FILESYSTEMS_MAX])
+{
+        return find(text, is_on_a_disk, ret);
+}
+
+size_t filesystems_find_memory(const char *text, struct filesystem ret[FILESYSTEMS_MAX])
+{
+        return find(text, is_in_memory, ret);
 }
 
 /* ---- what is done to them */

@@ -24,6 +24,9 @@ struct filesystem {
  */
 size_t filesystems_find(const char *text, struct filesystem ret[FILESYSTEMS_MAX]);
 
+/* The same of those in memory, tmpfs. */
+size_t filesystems_find_memory(const char *text, struct filesystem ret[FILESYSTEMS_MAX]);
+
 /*
  * FIFREEZE for all that can be frozen. Whoever writes to one then waits until the thaw, the agent too: it does not
  * touch a disk meanwhile. *ret_n says how many; 0 or a negative errno (all are thawed again).

@@ -13,6 +13,7 @@
 #include "guest/clock_watch.h"
 #include "guest/control.h"
 #include "guest/exec.h"
+#include "guest/memory.h"
 #include "guest/network.h"
 #include "guest/resume.h"
 #include "guest/secret.h"
@@ -124,6 +125,7 @@ static void gather(struct agent *agent, struct facts *f)
 int info_send(struct control *c)
 {
         _cleanup_free_ struct statistics *statistics = malloc(sizeof(*statistics));
+        _cleanup_free_ struct memory_message *memory = malloc(sizeof(*memory));
         struct agent *agent = control_agent(c);
         struct report_message steps[ACTIVATE_STEPS];
         Wb__ActivateStep *step_pointers[ACTIVATE_STEPS];
@@ -149,6 +151,10 @@ int info_send(struct control *c)
         if (statistics) {
                 statistics_gather(agent->execs, statistics);
                 info.statistics = &statistics->message;
+        }
+        if (memory) {
+                memory_limits(agent->memory, memory);
+                info.memory_limits = &memory->limits;
         }
         m.body_case = WB__FROM_AGENT__BODY_INFO;
         m.info = &info;

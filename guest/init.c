@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/init.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -74,7 +75,13 @@ static int is_mounted(const char *path)
         return stat(path, &at) == 0 && stat(parent, &above) == 0 && at.st_dev != above.st_dev;
 }
 
-static void mount_all(bool own_kernel)
+static void remember(const char *path, struct init_memory *memory)
+{
+        if (memory->n < sizeof(memory->paths) / sizeof(memory->paths[0]))
+                memory->paths[memory->n++] = path;
+}
+
+static void mount_all(bool own_kernel, struct init_memory *memory)
 {
         for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
                 (void)mkdir(mounts[i].target, mounts[i].mode);
@@ -82,6 +89,8 @@ static void mount_all(bool own_kernel)
                         continue;
                 if (mount(mounts[i].source, mounts[i].target, mounts[i].type, mounts[i].flags, mounts[i].options) < 0)
                         (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot mount %s", mounts[i].target);
+                else if (strcmp(mounts[i].type, "tmpfs") == 0)
+                        remember(mounts[i].target, memory);
         }
         for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
                 if (symlink(links[i].to, links[i].at) < 0 && errno != EEXIST)
@@ -156,6 +165,32 @@ static void raise_loopback(void)
                 (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot raise the loopback interface");
 }
 
+/* ---- memory (Documentation/admin-guide/mm/memory-hotplug.rst) */
+
+#define MEMORY_BLOCKS "/sys/devices/system/memory"
+
+/* Many a kernel leaves what is plugged in, before the boot or after it, unused until somebody says so. */
+static void use_memory(void)
+{
+        DIR *dir = opendir(MEMORY_BLOCKS);
+        struct dirent *e;
+
+        if (!dir)
+                return; /* a kernel that cannot plug */
+        (void)io_write_file(MEMORY_BLOCKS "/auto_online_blocks", "online");
+        while ((e = readdir(dir))) {
+                char path[sizeof(MEMORY_BLOCKS) + sizeof(e->d_name) + sizeof("/state")];
+                _cleanup_free_ char *state = NULL;
+
+                if (strncmp(e->d_name, "memory", 6) != 0)
+                        continue;
+                (void)snprintf(path, sizeof(path), MEMORY_BLOCKS "/%s/state", e->d_name);
+                if (io_read_file(path, 64, &state, NULL) == 0 && strcmp(state, "offline\n") == 0)
+                        (void)io_write_file(path, "online");
+        }
+        (void)closedir(dir);
+}
+
 /* Until an activation gives a name: the image's own, or one that shows that there is none. */
 static void set_hostname(void)
 {
@@ -171,9 +206,10 @@ static void set_hostname(void)
                 (void)log_write_errno(LOG_LEVEL_WARNING, -errno, "cannot set the host's name");
 }
 
-void init_prepare(bool own_kernel)
+void init_prepare(bool own_kernel, struct init_memory *ret)
 {
-        mount_all(own_kernel);
+        *ret = (struct init_memory){0};
+        mount_all(own_kernel, ret);
         raise_loopback();
         (void)setsid();
         if (!own_kernel)
@@ -183,6 +219,7 @@ void init_prepare(bool own_kernel)
         /* Ctrl-Alt-Del, which a VMM's orderly stop may be, is SIGINT to PID 1 instead of an instant reset. */
         (void)reboot(LINUX_REBOOT_CMD_CAD_OFF);
         load_modules();
+        use_memory();
 }
 
 /* ---- the end */

@@ -73,7 +73,7 @@ int main(int argc, char **argv)
         self_normalise(&config.inherited_nofile);
         self_forget_environment(&notify_socket);
         if (pid1)
-                init_prepare(options.listen.kind != TRANSPORT_UNIX);
+                init_prepare(options.listen.kind != TRANSPORT_UNIX, &config.memory);
         self_protect();
         config.transport = options.listen;
         config.port = options.port;

@@ -10,6 +10,7 @@
 #include "guest/files.h"
 #include "guest/forward.h"
 #include "guest/info.h"
+#include "guest/memory_talk.h"
 #include "guest/resume.h"
 #include "guest/secret_talk.h"
 #include "guest/sentinel.h"
@@ -94,6 +95,8 @@ int opening_take(struct control *c, const Wb__ToAgent *m)
         case WB__TO_AGENT__BODY_EXEC_ATTACH: exec_open_attach(agent->execs, c, m->exec_attach); return 0;
         case WB__TO_AGENT__BODY_EXEC_KILL: exec_open_kill(agent->execs, c, m->exec_kill); return 0;
         case WB__TO_AGENT__BODY_EXEC_LIST: exec_open_list(agent->execs, c); return 0;
+        case WB__TO_AGENT__BODY_EXEC_LIMIT: exec_open_limit(agent->execs, c, m->exec_limit); return 0;
+        case WB__TO_AGENT__BODY_MEMORY_RESIZE: memory_talk_resize(c, m->memory_resize); return 0;
         case WB__TO_AGENT__BODY_FILE_STAT:
         case WB__TO_AGENT__BODY_FILE_LIST:
         case WB__TO_AGENT__BODY_FILE_MKDIR:

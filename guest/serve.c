@@ -18,6 +18,7 @@
 #include "guest/filesystems_hold.h"
 #include "guest/forward.h"
 #include "guest/identity.h"
+#include "guest/memory.h"
 #include "guest/network.h"
 #include "guest/opening.h"
 #include "guest/resume.h"
@@ -154,6 +155,9 @@ static int set_up(struct agent *agent, const struct serve_config *config)
         r = exec_table_new(agent, &agent->execs);
         if (r < 0)
                 return log_errno(r, "cannot prepare for commands");
+        r = memory_watch_new(agent, &config->memory, &agent->memory);
+        if (r < 0)
+                return log_errno(r, "cannot watch the machine's memory");
         r = network_new(agent, &agent->network);
         if (r < 0)
                 return log_errno(r, "cannot prepare the network");
@@ -185,6 +189,7 @@ static void tear_down(struct agent *agent)
         forwards_free(agent->forwards);
         files_free(agent->files);
         network_free(agent->network);
+        memory_watch_free(agent->memory);
         sentinel_free(agent->sentinel);
         resume_watch_free(agent->resume);
         clock_watch_free(agent->clock);

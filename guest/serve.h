@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "guest/agent.h"
+#include "guest/init.h"
 #include "guest/resume_judge.h"
 #include "proto/wire/transport.h"
 
@@ -20,6 +21,7 @@ struct serve_config {
         const char *vmclock_path;          /* guest/resume.h; NULL: none */
         enum host_gone host_gone;          /* guest/standstill.h */
         uint64_t host_gone_ms;
+        struct init_memory memory; /* guest/memory.h */
         const char *notify_socket; /* of the service manager; NULL: none */
 };
 

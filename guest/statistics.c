@@ -9,7 +9,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "guest/exec.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
@@ -257,6 +256,6 @@ void statistics_gather(const struct exec_table *execs, struct statistics *ret)
         gather_disks(ret);
         ret->message.n_execs = exec_table_statistics(execs, ret->execs, STATISTICS_EXECS_MAX);
         for (size_t i = 0; i < ret->message.n_execs; i++)
-                ret->exec_pointers[i] = &ret->execs[i];
+                ret->exec_pointers[i] = &ret->execs[i].message;
         ret->message.execs = ret->exec_pointers;
 }

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "guest/exec.h"
 #include "guest/filesystems.h"
 #include "proto/wb.pb-c.h"
 
@@ -21,7 +22,8 @@ struct statistics {
         Wb__Pressure pressures[STATISTICS_PRESSURES], *pressure_pointers[STATISTICS_PRESSURES];
         struct filesystem filesystems[FILESYSTEMS_MAX];
         Wb__DiskStatistics disks[FILESYSTEMS_MAX], *disk_pointers[FILESYSTEMS_MAX];
-        Wb__ExecStatistics execs[STATISTICS_EXECS_MAX], *exec_pointers[STATISTICS_EXECS_MAX];
+        struct exec_statistics execs[STATISTICS_EXECS_MAX];
+        Wb__ExecStatistics *exec_pointers[STATISTICS_EXECS_MAX];
 };
 
 /* What cannot be read stays 0. Lives until the loop goes on. */

@@ -49,7 +49,7 @@ static bool begins(const char *text, size_t n, const char *wanted)
  */
 unsigned uevent_read(const char *bytes, size_t n)
 {
-        bool goes = false, is_vsock = false, is_synthetic = false;
+        bool goes = false, is_vsock = false, is_memory = false, is_used = false, is_synthetic = false;
         unsigned found = 0;
 
         for (size_t at = 0; at < n;) {
@@ -60,11 +60,15 @@ unsigned uevent_read(const char *bytes, size_t n)
                         found |= UEVENT_GENERATION;
                 goes |= is_text(text, length, "ACTION=remove") || is_text(text, length, "ACTION=unbind");
                 is_vsock |= begins(text, length, VSOCK_ALIAS);
+                is_memory |= is_text(text, length, "SUBSYSTEM=memory");
+                is_used |= is_text(text, length, "ACTION=online") || is_text(text, length, "ACTION=offline");
                 is_synthetic |= begins(text, length, "SYNTH_UUID=");
                 at += length + 1;
         }
         if (goes && is_vsock && !is_synthetic)
                 found |= UEVENT_VSOCK_GONE;
+        if (is_used && is_memory && !is_synthetic)
+                found |= UEVENT_MEMORY;
         return found;
 }
 

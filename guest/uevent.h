@@ -4,7 +4,7 @@
 /*
  * The kernel's messages of devices (NETLINK_KOBJECT_UEVENT), as far as they tell of a resume: that the machine has
  * another generation id, which the driver (drivers/virt/vmgenid.c) says since Linux 6.10; and that the vsock device
- * went away, as it must before QEMU can save a machine.
+ * went away, as it must before QEMU can save a machine. And that memory came or went (drivers/base/memory.c).
  */
 
 #include <stddef.h>
@@ -12,7 +12,8 @@
 enum uevent {
         UEVENT_GENERATION = 1u << 0,
         UEVENT_VSOCK_GONE = 1u << 1,
-        UEVENT_ALL = UEVENT_GENERATION | UEVENT_VSOCK_GONE,
+        UEVENT_MEMORY = 1u << 2,
+        UEVENT_ALL = UEVENT_GENERATION | UEVENT_VSOCK_GONE | UEVENT_MEMORY,
 };
 
 /* A non-blocking descriptor, or a negative errno. */

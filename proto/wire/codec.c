@@ -65,6 +65,9 @@ static const struct bounds exceptions[] = {
         {"wb.FileData", "data", TEXT_OPAQUE, 1, WB_CHUNK_MAX_BYTES, 0, 1},
         {"wb.FileEntry", "extents", TEXT_OPAQUE, 0, 0, 0, WB_EXTENTS_MAX},
         {"wb.FilePut", "name", TEXT_KERNEL, 0, 255, 0, 1},
+        {"wb.MemoryResize", "filesystems", TEXT_OPAQUE, 0, 0, 0, WB_MEMORY_FILESYSTEMS_MAX},
+        {"wb.MemoryFilesystemSize", "path", TEXT_KERNEL, 1, WB_MEMORY_PATH_MAX, 0, 1},
+        {"wb.MemoryLimits", "filesystems", TEXT_OPAQUE, 0, 0, 0, WB_MEMORY_FILESYSTEMS_MAX},
 };
 
 static const struct bounds *bounds_of(const ProtobufCMessageDescriptor *message, const ProtobufCFieldDescriptor *field)

@@ -38,6 +38,8 @@
 /* BPF_MAXINSNS (linux/bpf_common.h), 8 bytes each. */
 #define WB_SECCOMP_MAX_BYTES (4096u * 8u)
 
+#define WB_CPU_PERCENT_MAX 100000u /* of one core: a thousand cores */
+
 #define WB_SEED_BYTES       64u /* the host's entropy for one activation */
 #define WB_NONCE_BYTES      16u
 #define WB_SECRET_MAX_BYTES (64u * 1024u)
@@ -46,3 +48,6 @@
 #define WB_HOSTNAME_MAX     63u /* one label: sethostname(2) takes 64 */
 
 #define WB_EXTENTS_MAX 256u /* of a sparse file, told with its entry */
+
+#define WB_MEMORY_FILESYSTEMS_MAX 32u /* asked for, or told, at once */
+#define WB_MEMORY_PATH_MAX        255u

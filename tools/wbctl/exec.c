@@ -15,9 +15,8 @@
 #include "tools/wbctl/session.h"
 #include "tools/wbctl/target.h"
 
-#define CPU_PERCENT_MAX 100000u /* a thousand cores */
-#define NICE_LEAST      (-20)
-#define NICE_MOST       19
+#define NICE_LEAST (-20)
+#define NICE_MOST  19
 
 struct exec_options {
         struct target_options target;
@@ -308,8 +307,8 @@ static int take_seccomp(const struct exec_options *o, struct request *q)
 static int take_limits(const struct exec_options *o, struct request *q)
 {
         wb__exec_limits__init(&q->limits);
-        if (o->cpu_percent > CPU_PERCENT_MAX)
-                return options_usage_error(&table, "--cpu is at most %u", CPU_PERCENT_MAX);
+        if (o->cpu_percent > WB_CPU_PERCENT_MAX)
+                return options_usage_error(&table, "--cpu is at most %u", WB_CPU_PERCENT_MAX);
         q->limits.memory_bytes = o->memory_bytes;
         q->limits.pids = o->pids;
         q->limits.cpu_percent = (uint32_t)o->cpu_percent;

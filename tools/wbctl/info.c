@@ -8,6 +8,7 @@
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
 #include "tools/wbctl/guest_command.h"
+#include "tools/wbctl/limits.h"
 #include "tools/wbctl/statistics.h"
 #include "tools/wbctl/target.h"
 
@@ -43,6 +44,10 @@ static void print_table(const Wb__Info *info)
         printf("commands    %u running\n", info->execs_running);
         for (size_t i = 0; i < info->n_facts; i++)
                 printf("%-19s %s\n", info->facts[i]->name, info->facts[i]->value);
+        if (info->memory_limits) {
+                printf("\nmemory:\n");
+                limits_memory_print(info->memory_limits);
+        }
         if (info->statistics)
                 statistics_print(info->statistics);
         if (info->n_last_activation)
@@ -63,6 +68,8 @@ static void print_json(const Wb__Info *info)
                 "generation", (json_int_t)info->generation, "pid1", (int)info->pid1, "uptime_ns",
                 (json_int_t)info->uptime_ns, "execs_running", (json_int_t)info->execs_running, "facts", facts,
                 "last_activation", steps);
+        if (info->memory_limits)
+                (void)json_object_set_new(root, "memory", limits_memory_json(info->memory_limits));
         if (info->statistics)
                 (void)json_object_set_new(root, "statistics", statistics_json(info->statistics));
         (void)json_dumpf(root, stdout, JSON_INDENT(2));

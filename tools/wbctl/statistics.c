@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "tools/wbctl/limits.h"
+
 #define MIB(bytes) ((double)(bytes) / (1024 * 1024))
 
 /* A path is the guest's bytes; what is not printable must not reach the terminal, nor break JSON. */
@@ -39,11 +41,15 @@ void statistics_print(const Wb__Statistics *s)
                         MIB(s->disks[i]->written_bytes));
         for (size_t i = 0; i < s->n_execs; i++) {
                 const Wb__ExecStatistics *x = s->execs[i];
+                char limits[LIMITS_TEXT_BYTES] = "not known";
 
+                if (x->limits)
+                        limits_exec_text(x->limits, limits);
                 if (x->known)
-                        printf("%-19s %s, user %.2f s, system %.2f s, %.1f MiB (peak %.1f), %" PRIu64 " processes\n",
+                        printf("%-19s %s, user %.2f s, system %.2f s, %.1f MiB (peak %.1f), %" PRIu64
+                               " processes; limits: %s\n",
                                 x->id, x->state, (double)x->user_ns / 1e9, (double)x->system_ns / 1e9,
-                                MIB(x->memory_bytes), MIB(x->peak_memory_bytes), x->pids);
+                                MIB(x->memory_bytes), MIB(x->peak_memory_bytes), x->pids, limits);
                 else
                         printf("%-19s %s, not counted: no cgroup\n", x->id, x->state);
         }
@@ -53,10 +59,10 @@ static json_t *exec_json(const Wb__ExecStatistics *x)
 {
         if (!x->known)
                 return json_pack("{s:s, s:s, s:b}", "id", x->id, "state", x->state, "known", 0);
-        return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "id", x->id, "state", x->state, "known", 1,
+        return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "id", x->id, "state", x->state, "known", 1,
                 "user_ns", (json_int_t)x->user_ns, "system_ns", (json_int_t)x->system_ns, "memory_bytes",
                 (json_int_t)x->memory_bytes, "peak_memory_bytes", (json_int_t)x->peak_memory_bytes, "pids",
-                (json_int_t)x->pids);
+                (json_int_t)x->pids, "limits", x->limits ? limits_exec_json(x->limits) : json_null());
 }
 
 static json_t *pressure_json(const Wb__Pressure *p)

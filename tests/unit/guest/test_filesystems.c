@@ -25,6 +25,24 @@ static void test_writable_disks_each_once(void)
         CU_ASSERT_STRING_EQUAL(found[2].path, "/last");
 }
 
+static void test_those_in_memory(void)
+{
+        static const char text[] = "1 1 0:2 / / rw - rootfs rootfs rw\n"
+                                   "22 1 254:0 / /disk rw,relatime shared:1 - ext4 /dev/vda rw\n"
+                                   "23 1 0:30 / /tmp rw,nosuid - tmpfs tmpfs rw\n"
+                                   "24 1 0:30 /x /srv rw - tmpfs tmpfs rw\n"
+                                   "25 1 0:31 / /ro ro - tmpfs tmpfs ro\n"
+                                   "26 1 0:5 / /dev rw - devtmpfs devtmpfs rw\n"
+                                   "27 1 0:32 / /shm rw - tmpfs - rw";
+        struct filesystem found[FILESYSTEMS_MAX];
+
+        CU_ASSERT_EQUAL_FATAL(filesystems_find_memory(text, found), 3);
+        CU_ASSERT_STRING_EQUAL(found[0].path, "/");
+        CU_ASSERT_STRING_EQUAL(found[1].path, "/tmp");
+        CU_ASSERT_STRING_EQUAL(found[2].path, "/shm");
+        CU_ASSERT_EQUAL(filesystems_find(text, found), 1);
+}
+
 /* A workload that may mount chooses what stands here. */
 static void test_lines_that_are_none(void)
 {
@@ -53,6 +71,7 @@ int main(void)
 {
         CU_TestInfo tests[] = {
                 {"writable disks, each once", test_writable_disks_each_once},
+                {"those in memory", test_those_in_memory},
                 {"lines that are none", test_lines_that_are_none},
                 {"more than there is room for", test_more_than_there_is_room_for},
                 CU_TEST_INFO_NULL,

@@ -9,6 +9,8 @@
 #define PATH          "/devices/pci0000:00/0000:00:01.0/0000:01:00.0/virtio0"
 #define VSOCK         "\0SUBSYSTEM=virtio\0MODALIAS=virtio:d00000013v00001AF4"
 
+#define BLOCK "/devices/system/memory/memory34"
+
 static void test_messages(void)
 {
         static const struct {
@@ -36,6 +38,14 @@ static void test_messages(void)
                 {MESSAGE("ACTION=remove\0SUBSYSTEM=virtio\0MODALIAS=virtio:d00000002v00001AF4"), 0}, /* a disk */
                 {MESSAGE("ACTION=remove\0SUBSYSTEM=virtio\0MODALIAS=virtio:d00000013"), 0},
                 {MESSAGE("ACTION=removed" VSOCK), 0},
+                {MESSAGE("online@" BLOCK "\0ACTION=online\0DEVPATH=" BLOCK "\0SUBSYSTEM=memory\0SEQNUM=1"),
+                        UEVENT_MEMORY},
+                {MESSAGE("offline@" BLOCK "\0SUBSYSTEM=memory\0ACTION=offline"), UEVENT_MEMORY},
+                {MESSAGE("add@" BLOCK "\0ACTION=add\0SUBSYSTEM=memory"), 0}, /* not to be used yet */
+                {MESSAGE("online@" BLOCK "\0ACTION=online\0SUBSYSTEM=memory\0SYNTH_UUID=0"), 0},
+                {MESSAGE("online@/devices/system/cpu/cpu1\0ACTION=online\0SUBSYSTEM=cpu"), 0},
+                {MESSAGE("x\0ACTION=online\0SUBSYSTEM=memory2"), 0},
+                {"ACTION=online\0SUBSYSTEM=memory", 29, 0},
         };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

@@ -60,6 +60,63 @@ static void test_many_small_items_are_refused(void)
         CU_ASSERT_FALSE(exec_survives("", 0, 400000));
 }
 
+static bool resize_survives(const char *path, size_t path_n, size_t n)
+{
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__MemoryResize resize = WB__MEMORY_RESIZE__INIT;
+        Wb__MemoryFilesystemSize one = WB__MEMORY_FILESYSTEM_SIZE__INIT;
+        Wb__MemoryFilesystemSize *items[WB_MEMORY_FILESYSTEMS_MAX + 1];
+
+        one.path = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)path, .len = path_n};
+        for (size_t i = 0; i < n; i++)
+                items[i] = &one;
+        resize.filesystems = items;
+        resize.n_filesystems = n;
+        m.body_case = WB__TO_AGENT__BODY_MEMORY_RESIZE;
+        m.memory_resize = &resize;
+        return survives(&m);
+}
+
+static void test_what_is_resized_has_a_path(void)
+{
+        char path[WB_MEMORY_PATH_MAX + 1];
+
+        memset(path, 'x', sizeof(path));
+        CU_ASSERT_TRUE(resize_survives("", 0, 0)); /* none: look at memory */
+        CU_ASSERT_TRUE(resize_survives("/tmp", 4, WB_MEMORY_FILESYSTEMS_MAX));
+        CU_ASSERT_FALSE(resize_survives("/tmp", 4, WB_MEMORY_FILESYSTEMS_MAX + 1));
+        CU_ASSERT_TRUE(resize_survives(path, WB_MEMORY_PATH_MAX, 1));
+        CU_ASSERT_FALSE(resize_survives(path, WB_MEMORY_PATH_MAX + 1, 1));
+        CU_ASSERT_FALSE(resize_survives("", 0, 1));
+        CU_ASSERT_FALSE(resize_survives("/t\0p", 4, 1));
+}
+
+static void test_the_ceiling_is_one_that_is_known(void)
+{
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__MemoryResize resize = WB__MEMORY_RESIZE__INIT;
+
+        m.body_case = WB__TO_AGENT__BODY_MEMORY_RESIZE;
+        m.memory_resize = &resize;
+        resize.ceiling = WB__MEMORY_RESIZE__CEILING__CEILING_NONE;
+        CU_ASSERT_TRUE(survives(&m));
+        resize.ceiling = WB__MEMORY_RESIZE__CEILING__CEILING_NONE + 1;
+        CU_ASSERT_FALSE(survives(&m));
+}
+
+static void test_a_limit_names_its_exec_in_print(void)
+{
+        char with_escape[] = "x1\033";
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__ExecLimit limit = WB__EXEC_LIMIT__INIT;
+
+        m.body_case = WB__TO_AGENT__BODY_EXEC_LIMIT;
+        m.exec_limit = &limit;
+        CU_ASSERT_TRUE(survives(&m));
+        limit.id = with_escape;
+        CU_ASSERT_FALSE(survives(&m));
+}
+
 static void test_seed_and_nonce_have_their_size(void)
 {
         uint8_t bytes[WB_SEED_BYTES + 1] = {0};
@@ -233,6 +290,9 @@ int main(void)
         CU_TestInfo tests[] = {
                 {"arguments are bytes without NUL", test_arguments_are_bytes_without_nul},
                 {"many small items are refused", test_many_small_items_are_refused},
+                {"what is resized has a path", test_what_is_resized_has_a_path},
+                {"the ceiling is one that is known", test_the_ceiling_is_one_that_is_known},
+                {"a limit names its exec in print", test_a_limit_names_its_exec_in_print},
                 {"seed and nonce have their size", test_seed_and_nonce_have_their_size},
                 {"texts are printable UTF-8", test_texts_are_printable_utf8},
                 {"garbage and no body are malformed", test_garbage_and_no_body_are_malformed},
