@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "broker/audit_record.h"
 #include "proto/base/clock.h"
 
 static const struct {

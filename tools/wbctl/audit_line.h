@@ -12,9 +12,7 @@
 #include <stdint.h>
 
 #include "broker/audit.h"
-
-/* A path of 16 KiB and a detail, each byte escaped, and the rest: a longer line is none of ours. */
-#define AUDIT_LINE_MAX_BYTES (256u * 1024u)
+#include "broker/audit_record.h" /* AUDIT_LINE_MAX_BYTES: a longer line is none of ours */
 
 /* Texts are NULL and numbers 0 where the field is absent. Texts are the record's: they live until audit_line_done(). */
 struct audit_line {
