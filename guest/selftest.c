@@ -171,6 +171,11 @@ static bool check_memory(char detail[DETAIL_BYTES])
         return has_controller(detail, "memory");
 }
 
+static bool check_memory_plug(char detail[DETAIL_BYTES])
+{
+        return found(detail, access("/sys/devices/system/memory/auto_online_blocks", F_OK) == 0, "memory hotplug");
+}
+
 static bool check_pids(char detail[DETAIL_BYTES])
 {
         return has_controller(detail, "pids");
@@ -245,7 +250,10 @@ static const struct {
         {"passwd", NEED_RECOMMENDED, check_passwd, "users are known by their numbers alone"},
         {"cgroup2", NEED_RECOMMENDED, check_cgroup,
                 "nothing can be frozen around a snapshot or limited; a command's processes are found by searching"},
-        {"memory", NEED_RECOMMENDED, check_memory, "exec --memory is refused; no peak memory, no reason oom"},
+        {"memory", NEED_RECOMMENDED, check_memory,
+                "exec --memory is refused; no peak memory, no reason oom, no ceiling of all commands together"},
+        {"memory_plug", NEED_OPTIONAL, check_memory_plug,
+                "memory that is plugged into the running machine is not used"},
         {"pids", NEED_RECOMMENDED, check_pids, "exec --pids is refused"},
         {"cpu", NEED_RECOMMENDED, check_cpu, "exec --cpu is refused"},
         {"io", NEED_OPTIONAL, check_io, "exec --io is refused"},
