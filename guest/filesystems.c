@@ -140,19 +140,16 @@ size_t filesystems_find_memory(const char *text, struct filesystem ret[FILESYSTE
 
 /* ---- what is done to them */
 
-struct list {
-        struct filesystem items[FILESYSTEMS_MAX];
-        size_t n;
-};
-
-static struct list *list_new(void)
+size_t filesystems_list(struct filesystem **ret)
 {
         _cleanup_free_ char *text = NULL;
-        struct list *list = calloc(1, sizeof(*list));
+        struct filesystem *items = calloc(FILESYSTEMS_MAX, sizeof(*items));
+        size_t n = 0;
 
-        if (list && io_read_file("/proc/self/mountinfo", MOUNTINFO_MAX_BYTES, &text, NULL) == 0)
-                list->n = filesystems_find(text, list->items);
-        return list;
+        if (items && io_read_file("/proc/self/mountinfo", MOUNTINFO_MAX_BYTES, &text, NULL) == 0)
+                n = filesystems_find(text, items);
+        *ret = items;
+        return n;
 }
 
 static int act(const char *path, unsigned long request, void *argument)
@@ -166,28 +163,29 @@ static int act(const char *path, unsigned long request, void *argument)
 
 unsigned filesystems_thaw(void)
 {
-        _cleanup_free_ struct list *list = list_new();
+        _cleanup_free_ struct filesystem *list = NULL;
         unsigned thawed = 0;
 
-        for (size_t i = list ? list->n : 0; i-- > 0;)
-                thawed += act(list->items[i].path, FITHAW, NULL) == 0;
+        for (size_t i = filesystems_list(&list); i-- > 0;)
+                thawed += act(list[i].path, FITHAW, NULL) == 0;
         return thawed;
 }
 
 int filesystems_freeze(unsigned *ret_n)
 {
-        _cleanup_free_ struct list *list = list_new();
+        _cleanup_free_ struct filesystem *list = NULL;
+        size_t n = filesystems_list(&list);
         unsigned frozen = 0;
 
         if (!list)
                 return -ENOMEM;
-        for (size_t i = 0; i < list->n; i++) {
-                int r = act(list->items[i].path, FIFREEZE, NULL);
+        for (size_t i = 0; i < n; i++) {
+                int r = act(list[i].path, FIFREEZE, NULL);
 
                 if (r == -EOPNOTSUPP || r == -EBUSY) /* it cannot be, or it is */
                         continue;
                 if (r < 0) {
-                        (void)log_errno(r, "cannot freeze the filesystem at %s", list->items[i].path);
+                        (void)log_errno(r, "cannot freeze the filesystem at %s", list[i].path);
                         (void)filesystems_thaw();
                         return r;
                 }
@@ -199,13 +197,14 @@ int filesystems_freeze(unsigned *ret_n)
 
 uint64_t filesystems_trim(void)
 {
-        _cleanup_free_ struct list *list = list_new();
+        _cleanup_free_ struct filesystem *list = NULL;
+        size_t n = filesystems_list(&list);
         uint64_t bytes = 0;
 
-        for (size_t i = 0; list && i < list->n; i++) {
+        for (size_t i = 0; i < n; i++) {
                 struct fstrim_range range = {.len = UINT64_MAX};
 
-                if (act(list->items[i].path, FITRIM, &range) == 0)
+                if (act(list[i].path, FITRIM, &range) == 0)
                         bytes += range.len;
         }
         return bytes;

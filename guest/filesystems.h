@@ -27,6 +27,10 @@ size_t filesystems_find(const char *text, struct filesystem ret[FILESYSTEMS_MAX]
 /* The same of those in memory, tmpfs. */
 size_t filesystems_find_memory(const char *text, struct filesystem ret[FILESYSTEMS_MAX]);
 
+/* Those on disks of our own mounts, FILESYSTEMS_MAX at most; *ret is the caller's to free, NULL without memory. Answers
+ * how many. */
+size_t filesystems_list(struct filesystem **ret);
+
 /*
  * FIFREEZE for all that can be frozen. Whoever writes to one then waits until the thaw, the agent too: it does not
  * touch a disk meanwhile. *ret_n says how many; 0 or a negative errno (all are thawed again).

@@ -23,6 +23,7 @@
 #include <linux/module.h>
 #include <linux/reboot.h>
 
+#include "guest/filesystems.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
@@ -262,11 +263,21 @@ static bool power_off_would_hang(void)
         return memcmp(fadt + ACPI_OEM_ID_OFFSET, FIRECRACKER_OEM_ID, ACPI_OEM_ID_BYTES) == 0;
 }
 
+/* Nobody writes any more. What is read-only has nothing left in its journal; what cannot be made so has been written at
+ * least. */
+static void close_filesystems(void)
+{
+        _cleanup_free_ struct filesystem *list = NULL;
+
+        sync();
+        for (size_t i = filesystems_list(&list); i-- > 0;)
+                (void)mount(NULL, list[i].path, NULL, MS_REMOUNT | MS_RDONLY, NULL);
+}
+
 void init_finish(enum init_end end)
 {
         end_all_processes();
-        sync();
-        (void)mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY, NULL);
+        close_filesystems();
         if (end == INIT_POWER_OFF && !power_off_would_hang())
                 (void)reboot(LINUX_REBOOT_CMD_POWER_OFF);
         (void)reboot(LINUX_REBOOT_CMD_RESTART);
