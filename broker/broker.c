@@ -283,6 +283,7 @@ static int open_loop(struct broker *b, int control_fd)
         b->registry.workers = b->workers;
         b->registry.vsock_listens = b->vsock_fd >= 0;
         b->registry.rules = &b->loaded.setup->config->wall;
+        b->registry.clock_check_s = b->loaded.setup->config->clock_check_s;
         r = control_new(&b->registry, control_fd, &b->control);
         if (r < 0)
                 return log_errno(r, "cannot serve the control socket");

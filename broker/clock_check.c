@@ -11,8 +11,6 @@
 #include "proto/base/log.h"
 #include "proto/client/client.h"
 
-/* A quartz of 50 ppm is 15 ms off by then, which the guest slews away within half a minute. */
-#define CHECK_S 300
 #define LIMIT_S 30 /* for one */
 
 struct clock_keeper {
@@ -143,6 +141,12 @@ static bool is_wanted(const struct vm_entry *e)
         return e->state == VM_OPEN && e->config.agent && e->config.transport != TRANSPORT_UNIX && !e->conversation;
 }
 
+/* The period may be another after a reload. */
+static int wait(struct clock_keeper *k)
+{
+        return event_add(k->tick, &(struct timeval){.tv_sec = (time_t)k->registry->clock_check_s}) < 0 ? -ENOMEM : 0;
+}
+
 static void on_tick(evutil_socket_t fd, short events, void *userdata)
 {
         struct clock_keeper *k = userdata;
@@ -153,6 +157,7 @@ static void on_tick(evutil_socket_t fd, short events, void *userdata)
         TAILQ_FOREACH (e, &k->registry->vms, link)
                 if (is_wanted(e))
                         clock_check_start(e);
+        (void)wait(k);
 }
 
 int clock_keeper_new(struct registry *registry, struct clock_keeper **ret)
@@ -162,8 +167,8 @@ int clock_keeper_new(struct registry *registry, struct clock_keeper **ret)
         if (!k)
                 return -ENOMEM;
         k->registry = registry;
-        k->tick = event_new(registry->base, -1, EV_PERSIST, on_tick, k);
-        if (!k->tick || event_add(k->tick, &(struct timeval){.tv_sec = CHECK_S}) < 0) {
+        k->tick = evtimer_new(registry->base, on_tick, k);
+        if (!k->tick || wait(k) < 0) {
                 clock_keeper_free(k);
                 return -ENOMEM;
         }

@@ -61,6 +61,7 @@ static const struct yaml_range vsock_port_range = {1, UINT32_MAX - 1};
 static const struct yaml_range cid_range = {CID_MIN, CID_MAX};
 static const struct yaml_range pid_range = {1, PID_MAX};
 static const struct yaml_range recheck_range = {1, 86400};
+static const struct yaml_range clock_check_range = {1, 86400};
 
 #define FIELD(T, k, b, m, ...)                                                                                         \
         {                                                                                                              \
@@ -260,6 +261,9 @@ static const struct yaml_field timeouts_fields[] = {
         C("connect_ms", yaml_bind_u64, connect_ms, .detail = &timeout_range),
         C("idle_ms", yaml_bind_u64, idle_ms, .detail = &timeout_range),
 };
+static const struct yaml_field clock_fields[] = {
+        C("check_s", yaml_bind_u64, clock_check_s, .detail = &clock_check_range),
+};
 static const struct yaml_field vsock_fields[] = {
         C("port", yaml_bind_u64, vsock_port, .detail = &vsock_port_range),
 };
@@ -297,6 +301,7 @@ static const struct yaml_field top_fields[] = {
                 .detail = LIST(struct config, services, struct worker_service, bind_service, LIST_MAX)),
         GROUP("inspect", yaml_bind_object, inspect_fields),
         GROUP("timeouts", yaml_bind_object, timeouts_fields),
+        GROUP("clock", yaml_bind_object, clock_fields),
         GROUP("vsock", bind_vsock, vsock_fields),
         C("allow_container_standard", yaml_bind_bool, wall.allow_container_standard),
         GROUP("isolation", yaml_bind_object, isolation_fields),
@@ -376,6 +381,8 @@ static const struct config defaults = {
         .client_hello_ms = 5000,
         .connect_ms = 10000,
         .idle_ms = 600000,
+        .clock_check_s =
+                300, /* a quartz of 50 ppm is 15 ms off by then, which the guest slews away within half a minute */
         .wall = {.recheck_s = 60},
 };
 

@@ -69,6 +69,8 @@ struct config {
         uint64_t connect_ms;
         uint64_t idle_ms;
 
+        uint64_t clock_check_s; /* between two looks at a VM's clock */
+
         uint64_t vsock_port; /* 0: no AF_VSOCK listener */
         struct wall_rules wall;
 

@@ -68,6 +68,7 @@ struct registry {
         size_t vms_n;
         struct capacity capacity;       /* to be divided among them */
         const struct wall_rules *rules; /* the configuration's that is in force */
+        uint64_t clock_check_s;         /* the same */
         bool vsock_listens;
         bool warned[BACKEND_MAX_]; /* that its tier is unknown or believed without evidence, once per backend */
 };

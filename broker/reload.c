@@ -177,6 +177,7 @@ int reload_apply(struct loaded *l, struct registry *r, int memfd)
                                             .sync = (enum audit_sync)setup->config->audit_sync,
                                             .required = setup->config->audit_required});
         r->rules = &setup->config->wall;
+        r->clock_check_s = setup->config->clock_check_s;
         update_vms(l, r);
         if (reload_settings(l, r) < 0)
                 log_error("what the floor no longer has stays in it until the next reload");

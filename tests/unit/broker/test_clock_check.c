@@ -158,12 +158,54 @@ static void test_an_agent_that_goes_away_and_a_vm_that_does(void)
         world_stop(&w);
 }
 
+/* Has the keeper begun a check of it by the end of its period? The check is cancelled. */
+static bool is_checked(struct world *w, struct vm_entry *e)
+{
+        bool is_there = false;
+
+        for (int i = 0; i < 75 && !is_there; i++) {
+                turn(w);
+                is_there = e->clock_check != NULL;
+        }
+        clock_check_cancel(e);
+        return is_there;
+}
+
+static void test_the_keeper_asks_open_vms_each_period(void)
+{
+        struct clock_keeper *keeper;
+        char name[] = "other", path[96];
+        struct vm_entry other = {0};
+        struct world w;
+
+        world_start(&w);
+        (void)snprintf(path, sizeof(path), "%s/nobody", w.dir);
+        other.registry = &w.registry;
+        other.config = (struct config_vm){.name = name, .transport = TRANSPORT_HYBRID, .path = path, .agent = true};
+        other.state = VM_OPEN;
+        w.entry.config.agent = true; /* but over unix: its clock is the host's */
+        w.entry.state = VM_OPEN;
+        TAILQ_INIT(&w.registry.vms);
+        TAILQ_INSERT_TAIL(&w.registry.vms, &w.entry, link);
+        TAILQ_INSERT_TAIL(&w.registry.vms, &other, link);
+        w.registry.clock_check_s = 1;
+        CU_ASSERT_EQUAL_FATAL(clock_keeper_new(&w.registry, &keeper), 0);
+        CU_ASSERT_TRUE(is_checked(&w, &other));
+        CU_ASSERT_TRUE(is_checked(&w, &other)); /* again */
+        CU_ASSERT_PTR_NULL(w.entry.clock_check);
+        other.state = VM_QUIESCED;
+        CU_ASSERT_FALSE(is_checked(&w, &other));
+        clock_keeper_free(keeper);
+        world_stop(&w);
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
                 {"probes are answered with the host's time", test_probes_are_answered_with_the_hosts_time},
                 {"an agent that says something else", test_an_agent_that_says_something_else},
                 {"an agent that goes away, and a VM that does", test_an_agent_that_goes_away_and_a_vm_that_does},
+                {"the keeper asks open VMs each period", test_the_keeper_asks_open_vms_each_period},
                 CU_TEST_INFO_NULL,
         };
 

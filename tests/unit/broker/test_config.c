@@ -45,6 +45,7 @@ static void test_defaults(void)
         CU_ASSERT_EQUAL(c->client_hello_ms, 5000);
         CU_ASSERT_EQUAL(c->connect_ms, 10000);
         CU_ASSERT_EQUAL(c->idle_ms, 600000);
+        CU_ASSERT_EQUAL(c->clock_check_s, 300);
         CU_ASSERT_EQUAL(c->vsock_port, 0);
         CU_ASSERT_FALSE(c->wall.allow_container_standard);
         CU_ASSERT_FALSE(c->wall.trust_declared);
@@ -68,6 +69,7 @@ static const char every_key[] =
         "  - {name: six.example.internal, ports: [80], connect: \"[fd00::7]:80\"}\n"
         "inspect: {enabled: false, upstream_ca: /ca.pem}\n"
         "timeouts: {request_head_ms: 1, client_hello_ms: 2, connect_ms: 3, idle_ms: 4}\n"
+        "clock: {check_s: 5}\n"
         "vsock: {port: 1025}\n"
         "allow_container_standard: true\n"
         "isolation: {trust_declared: true, require_layers: [uid, cgroup], recheck_s: 7, programs: [{path: /bin/a}, "
@@ -116,6 +118,7 @@ static void test_every_key_is_bound(void)
         CU_ASSERT_EQUAL(c->client_hello_ms, 2);
         CU_ASSERT_EQUAL(c->connect_ms, 3);
         CU_ASSERT_EQUAL(c->idle_ms, 4);
+        CU_ASSERT_EQUAL(c->clock_check_s, 5);
         CU_ASSERT_EQUAL(c->vsock_port, 1025);
         CU_ASSERT_TRUE(c->wall.allow_container_standard);
         CU_ASSERT_TRUE(c->wall.trust_declared);
@@ -136,7 +139,7 @@ static void test_every_key_is_bound(void)
         CU_ASSERT_EQUAL(c->vms[0].pid, 4242);
         CU_ASSERT_FALSE(c->vms[0].agent);
         CU_ASSERT_STRING_EQUAL(c->vms[0].policy.text, "one.yaml");
-        CU_ASSERT_EQUAL(c->vms[0].policy.line, 24);
+        CU_ASSERT_EQUAL(c->vms[0].policy.line, 25);
         CU_ASSERT_EQUAL(c->vms[0].policy.column, 13);
         CU_ASSERT_EQUAL(c->vms[1].cid, 7);
         CU_ASSERT_TRUE(c->vms[1].agent);
@@ -192,6 +195,9 @@ static const struct {
         {"inspect: {enabled: maybe}\n", 1, 20, ""},
         {"inspect: {upstream_ca: ca.pem}\n", 1, 24, "absolute"},
         {"timeouts: {idle_ms: 86400001}\n", 1, 21, ""},
+        {"clock: {check_s: 0}\n", 1, 18, ""},
+        {"clock: {check_s: 86401}\n", 1, 18, ""},
+        {"clock: {check_ms: 1}\n", 1, 9, ""},
         {"vsock: {port: 0}\n", 1, 15, ""},
         {"isolation: {require_layers: [seccomp, kvm]}\n", 1, 39, "uid, seccomp, netns, chroot or cgroup"},
         {"isolation: {require_layers: [uid, uid]}\n", 1, 35, "already"},
