@@ -15,7 +15,7 @@
 #include "proto/wire/limits.h"
 
 #define DIAL_LIMIT_MS 2000
-#define DIAL_AGAIN_S  10 /* after a broker that was there has gone: it may have been replaced */
+#define DIAL_AGAIN_S  5 /* after a broker that was there has gone: it may have been replaced */
 
 struct sentinel {
         struct agent *agent;

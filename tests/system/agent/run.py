@@ -130,8 +130,7 @@ def check_reset_of_the_transport(g):
         time.sleep(0.5)
         facts = json.loads(g.wbctl("info", "--json"))["facts"]
         assert facts["resumes_unannounced"] == "0", "a broker that ends is no resume"
-        assert json.loads(g.wbctl("activate", "--json", "--egress"))["ok"]
-        sentinel, _ = host.accept()
+        sentinel, _ = host.accept()         # and it may come back
         g.wbctl("exec", "--detach", "--", "sh", "-c", "sleep 1; cd /sys/bus/virtio/drivers/vmw_vsock_virtio_transport; echo virtio* >unbind")
         end = time.time() + 20
         while "resumed (vsock reset): it stands still" not in g.console():
