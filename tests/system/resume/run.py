@@ -3,7 +3,7 @@
 """Snapshots of real guests: two clones of one that was quiesced; one of a guest that nobody had asked; disks; and a host that
 does not come back.
 
-    run.py --wbagent F --wbctl F --wbvsock F --builder images/microvm/build [--cache D] [--qemu F]
+    run.py --wbagent F --wbbroker F --wbctl F --wbvsock F --builder images/microvm/build [--cache D] [--qemu F]
 
 77: what it needs is not to be had."""
 import json
@@ -213,8 +213,242 @@ def unannounced(arguments, image, work):
     assert not same, f"drawn in both machines after the activation: {same}"
 
 
+# ---- disks
+
+DISK_BYTES = 96 << 20
+LIMIT_BPS = 2 << 20
+MARK = b"written by the guest, and by now on the disk"
+
+
+class Disk:
+    """A sparse file with ext4, and what its filesystem and the host's say of it."""
+
+    def __init__(self, path):
+        self.path = path
+        with open(path, "wb") as f:
+            f.truncate(DISK_BYTES)
+        subprocess.run(["mkfs.ext4", "-q", "-E", "nodiscard", path], check=True)
+
+    def options(self):
+        return ["-drive", f"if=none,id=disk,file={self.path},format=raw,discard=unmap", "-device", "virtio-blk-pci,drive=disk"]
+
+    def used_bytes(self):
+        return os.stat(self.path).st_blocks * 512
+
+    def is_clean(self):
+        """Nothing is left in its journal: it was frozen, or never mounted."""
+        said = subprocess.run(["dumpe2fs", "-h", self.path], capture_output=True, text=True, check=True).stdout
+        return "needs_recovery" not in said
+
+    def holds(self, what):
+        with open(self.path, "rb") as f:
+            return what in f.read()
+
+
+def mount(g, modules):
+    """The image has no driver for it: the machine's kernel package has."""
+    release = g.shell("uname -r").strip()
+    if os.path.basename(modules) != release:
+        raise vm.Unavailable(f"no modules for {release}")
+    for name in ("virtio_blk",):
+        with open(f"{modules}/kernel/drivers/block/{name}.ko", "rb") as f:
+            g.shell("cat >/tmp/module.ko; insmod /tmp/module.ko; rm /tmp/module.ko", input=f.read())
+    g.shell("mount -t ext4 /dev/vda /mnt")
+
+
+def check_sync_and_trim(g, disk):
+    g.shell("cat >/mnt/mark", input=MARK)
+    assert g.wbctl("sync") == ""
+    assert disk.holds(MARK), "what was written is not on the disk"
+    g.shell("dd if=/dev/urandom of=/mnt/large bs=1M count=40")
+    g.wbctl("sync")
+    full = disk.used_bytes()
+    g.shell("rm /mnt/large")
+    g.wbctl("sync")
+    held = disk.used_bytes()
+    assert held > full - (8 << 20), "the disk gave blocks back although nobody asked"
+    trimmed = int(re.fullmatch(r"(\d+) bytes trimmed\n", g.wbctl("sync", "--trim"))[1])
+    left = disk.used_bytes()
+    report("disk", f"{held >> 20} MiB, after --trim {left >> 20}")
+    assert trimmed >= 40 << 20 and left < held - (36 << 20), (trimmed, held, left)
+
+
+def check_io_limit(g):
+    """Ratios: what the disk does by itself is the machine's affair."""
+    def seconds(command, *limit):
+        return float(g.wbctl("exec", *limit, "--", "sh", "-c", "s=$(cut -d' ' -f1 /proc/uptime); " + command +
+                             "; e=$(cut -d' ' -f1 /proc/uptime); echo \"$s $e\" | awk '{print $2 - $1}'").split()[-1])
+    for name, command in (("write", "dd if=/dev/zero of=/mnt/file bs=256K count=24 oflag=direct 2>/dev/null"),
+                          ("read", "dd if=/mnt/file of=/dev/null bs=256K count=24 iflag=direct 2>/dev/null")):
+        free, limited = seconds(command), seconds(command, "--io", str(LIMIT_BPS))
+        report(f"6 MiB {name}", f"{free:.2f} s, at {LIMIT_BPS >> 20} MiB/s {limited:.2f} s")
+        assert limited >= 2.4 and limited > 2 * free, (name, free, limited)     # 3 s; the first slice may be a gift
+    g.wbctl("exec", "--io", "0", "--", "true")
+
+
+def check_freeze(g, disk):
+    """A writer that has left its exec's cgroup is not frozen: it is the disk that holds it, and one who does not write goes on."""
+    outside = "echo $$ >/sys/fs/cgroup/cgroup.procs; i=0; while [ ! -e /tmp/stop ]; do %secho $i; i=$((i+1)); sleep 0.05; done"
+    writer = start(g, outside % "echo $i >/mnt/line; ")
+    talker = start(g, outside % "")
+    wait_until(lambda: len(written(g, writer, 0.3)) > 20, "output")
+    assert not disk.is_clean(), "a mounted disk has to be recovered, unless it is frozen"
+    g.quiesce()
+    assert disk.is_clean(), "the disk is not frozen"
+    lines, said = written(g, writer, 0.5), written(g, talker, 0.5)
+    assert written(g, writer, 0.5) == lines, "one who writes to a frozen disk goes on"
+    assert len(written(g, talker, 0.5)) > len(said), "nothing runs at all, so that nothing was shown"
+    done = activate(g)
+    assert guest.evidence(done, "freeze")["filesystems_thawed"] == "1", done
+    wait_until(lambda: len(written(g, writer, 0.3)) > len(lines), "the writer to go on")
+    numbers = [int(n) for n in (lines + rest(g, writer, len(lines))).split()]
+    assert numbers == list(range(len(numbers))), numbers
+    g.wbctl("attach", talker)
+    g.shell("rm /tmp/stop")
+
+
+def check_quiesce_under_load(g, disk):
+    """Nobody is frozen in the middle of a write, which would keep the disk from being frozen."""
+    load = [start(g, f"while :; do dd if=/dev/zero of=/mnt/load-{i} bs=64K count=64 2>/dev/null; sync; done") for i in range(2)]
+    for _ in range(4):
+        time.sleep(0.3)
+        g.quiesce()
+        assert disk.is_clean(), "the disk is not frozen"
+        activate(g)
+    for i in load:
+        g.wbctl("kill", i)
+
+
+def disks(arguments, image, work):
+    disk = Disk(work + "/disk")
+    _, modules = vm.find_kernel(arguments.cache)
+    with Guest(arguments, 71, image, qemu_options=disk.options()) as g:
+        g.info("--timeout", "90s")
+        activate(g)
+        mount(g, modules)
+        check_sync_and_trim(g, disk)
+        check_io_limit(g)
+        check_freeze(g, disk)
+        check_quiesce_under_load(g, disk)
+        g.wbctl("shutdown")
+        assert g.qemu.wait(30) == 0
+    assert disk.is_clean(), "a shutdown leaves a disk mounted"
+
+
+# ---- the host does not come back
+
+def host_gone(arguments, image, work):
+    disk = Disk(work + "/disk")
+    _, modules = vm.find_kernel(arguments.cache)
+    with Guest(arguments, 81, image, init=["--host-gone-after", "3s"], qemu_options=disk.options()) as g:
+        g.info("--timeout", "90s")
+        activate(g)
+        mount(g, modules)
+        workload = start(g, "i=0; while :; do echo $i; echo $i >/mnt/line; i=$((i+1)); sleep 0.05; done")
+        g.quiesce()
+        assert disk.is_clean()
+        before = written(g, workload, 0.4)
+        wait_until(lambda: "the host did not come back: workloads run again" in g.console(), "the thaw", 20)
+        assert "1 filesystems thawed" in g.console(), g.console()[-500:]
+        assert len(written(g, workload, 0.4)) > len(before), "the workload does not go on"
+        assert g.info()["state"] == "closed"
+        refused(g)
+        activate(g)
+        g.wbctl("exec", "--", "true")
+        g.monitor.unplug("vsock0")          # from here on it may be a clone of many
+        assert g.qemu.wait(30) == 0
+        assert "the host did not come back: powering off" in g.console(), g.console()[-500:]
+    with Guest(arguments, 82, image, kernel=["cgroup_disable=io"], init=["--host-gone", "power-off", "--host-gone-after", "2s"]) as g:
+        g.info("--timeout", "90s")
+        activate(g)
+        assert "limit_unavailable" in g.wbctl("exec", "--io", "1M", "--", "true", status=125)
+        g.quiesce()
+        assert g.qemu.wait(30) == 0
+
+
+# ---- with the broker
+
+class Broker:
+    """A real one, for one VM, that looks at its clock every second."""
+
+    def __init__(self, arguments, g, work):
+        self.arguments, self.socket, self.log = arguments, work + "/run/control.sock", work + "/broker.log"
+        with open(work + "/policy.yaml", "w") as f:
+            f.write("network: none\n")
+        with open(work + "/broker.yaml", "w") as f:
+            f.write(f"state_dir: {work}/state\nrun_dir: {work}/run\naudit: {{dir: {work}/audit, sync: none}}\n"
+                    f"isolation: {{trust_declared: true}}\nclock: {{check_s: 1}}\n"
+                    f"vms: [{{name: demo, backend: qemu, transport: hybrid, path: {g.path('v')}, policy: policy.yaml}}]\n")
+        with open(self.log, "wb") as log:
+            self.process = g.start([arguments.wbbroker, "--config", work + "/broker.yaml"], stderr=log)
+        wait_until(lambda: os.path.exists(self.socket) or self.process.poll() is not None, "the broker")
+        assert self.process.poll() is None, self.text()
+
+    def text(self):
+        with open(self.log) as f:
+            return f.read()
+
+    def wbctl(self, *args, status=0):
+        r = subprocess.run([self.arguments.wbctl, *args, "--socket", self.socket], stdin=subprocess.DEVNULL, capture_output=True,
+                           text=True, timeout=60)
+        assert r.returncode == status, (args, r, self.text()[-2000:])
+        return r.stdout
+
+
+def clock_is_kept(g, broker):
+    """What a guest's clock goes wrong by is seen by the broker's own checks, which nobody asks for, told, and put right."""
+    def check():
+        return re.match(r"(left alone|slewed|stepped), off by (-?\d+) us within (\d+) us", g.facts()["clock_check"])
+    assert g.facts()["clock_check"] == "not checked since the activation", g.facts()
+    wait_until(check, "the first check")
+    report("clock after an activation", check()[0])
+    g.shell("date -s @$(($(date +%s) - 30)) >/dev/null")
+    pattern = r"VM 'demo': its clock was off by (\d+) us within (\d+) us: stepped"
+    wait_until(lambda: re.search(pattern, broker.text()), "the broker's word of a clock that is off")
+    off = int(re.search(pattern, broker.text())[1]) / 1e6
+    assert 28 < off < 32, off
+    before, now, after = time.time(), float(g.shell("date +%s")), time.time()
+    assert before - 2 < now < after + 2, (before, now, after)
+    if int(check()[3]) > BUSY_BOUND_NS / 1e3:
+        report("not judged", "the machine is too busy for small offsets")
+        return
+    # A guest's clock that runs 1 % fast: found to, and held near the host's by what the kernel slews and, beyond it, steps.
+    g.shell("adjtimex -t 10100 >/dev/null")
+
+    def drift_ppm():
+        found = re.search(r"drift (-?\d+) ppb within (\d+)", g.facts()["clock_check"])
+        return found and int(found[1]) / 1e3
+    wait_until(lambda: 7000 < (drift_ppm() or 0) < 13000, "a drift of 10000 ppm")
+    report("clock that runs fast", g.facts()["clock_check"])
+    g.shell("adjtimex -t 10000 >/dev/null")
+    wait_until(lambda: abs(drift_ppm() or 10000) < 3000, "no drift")
+
+
+def with_broker(arguments, image, work):
+    with Guest(arguments, 91, image) as g:
+        g.info("--timeout", "90s")
+        broker = Broker(arguments, g, work)
+        broker.wbctl("vm", "resume", "demo")
+        clock_is_kept(g, broker)
+        workload = start(g, WORKLOAD)
+        broker.wbctl("vm", "quiesce", "demo")
+        before = written(g, workload, 0.4)
+        assert written(g, workload, 0.4) == before, "the workload is not frozen"
+        assert g.facts()["standstill"].startswith("quiesced")
+        g.monitor.unplug("vsock0")
+        time.sleep(1)
+        g.plug()
+        wait_until(lambda: g.facts()["standstill"].startswith("resumed; power-off"), "word of the device")
+        broker.wbctl("vm", "resume", "demo")
+        wait_until(lambda: len(written(g, workload, 0.3)) > len(before), "the workload to go on")
+        lines_of(before + rest(g, workload, len(before)))
+        broker.process.terminate()
+        assert broker.process.wait(30) == 0
+
+
 def run(arguments):
-    tests = {"announced": announced, "unannounced": unannounced}
+    tests = {"announced": announced, "unannounced": unannounced, "disks": disks, "host_gone": host_gone,
+             "with_broker": with_broker}
     with tempfile.TemporaryDirectory() as work:
         image = guest.build_image(arguments, work, "socat")
         for name, test in tests.items():
@@ -230,9 +464,10 @@ def run(arguments):
 
 def main():
     p = guest.parser()
+    p.add_argument("--wbbroker", required=True)
     p.add_argument("tests", nargs="*", help="default: all")
     arguments = p.parse_args()
-    guest.skip_unless_possible(arguments)
+    guest.skip_unless_possible(arguments, "mkfs.ext4", "dumpe2fs")
     try:
         run(arguments)
     except vm.Unavailable as e:
