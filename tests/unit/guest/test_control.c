@@ -99,7 +99,7 @@ unsigned exec_table_running(const struct exec_table *t)
         return 0;
 }
 
-size_t exec_table_statistics(const struct exec_table *t, Wb__ExecStatistics *ret, size_t room)
+size_t exec_table_statistics(const struct exec_table *t, struct exec_statistics *ret, size_t room)
 {
         (void)t;
         (void)ret;
