@@ -141,6 +141,7 @@ static const struct {
 } commands[] = {
         {"check", policy_command_check},
         {"diff", policy_command_diff},
+        {"lint", policy_command_lint},
 };
 
 static const struct option_table policy_table = {
