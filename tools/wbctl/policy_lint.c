@@ -251,15 +251,20 @@ static void tell_opaque(struct lint_work *w, size_t i, const struct trial *trial
 {
         const struct policy_rule *rule = &w->policy->rules[i];
         const char *what = what_it_restricts(rule);
+        const struct policy_rule *by = trial->passed_by < 0 ? NULL : &w->policy->rules[trial->passed_by];
 
-        if (trial->passed_by < 0)
+        if (by && trial->intercepted && !pattern_covers(&by->pattern, &rule->pattern))
+                lint_note(w, LINT_OPAQUE, i, restricting_key(rule),
+                        "rule %zu looks at %s, but not in TLS to what rule %d (line %u) lets pass as it is", i, what,
+                        trial->passed_by, by->line);
+        else if (!by)
                 lint_tell(w, LINT_OPAQUE, i, restricting_key(rule),
-                        "rule %zu looks at %s, but network: public lets TLS to its hosts pass as it is, and nobody sees them there; add allow rules that restrict, so that TLS is intercepted",
+                        "rule %zu looks at %s, but network: public lets TLS to its hosts pass as it is, on some port at least, and nobody sees them there; add allow rules that restrict, so that TLS is intercepted",
                         i, what);
         else
                 lint_tell(w, LINT_OPAQUE, i, restricting_key(rule),
                         "rule %zu looks at %s, but rule %d (line %u) lets TLS to the same host and port pass as it is, and nobody sees them there; restrict rule %d too%s",
-                        i, what, trial->passed_by, w->policy->rules[trial->passed_by].line, trial->passed_by,
+                        i, what, trial->passed_by, by->line, trial->passed_by,
                         rule->deny ? "" : ", or remove this rule");
 }
 
@@ -301,10 +306,11 @@ static void tell_no_effect(struct lint_work *w, size_t i, const struct trial *tr
                         "rule %zu %s: the other rules together decide all of it in the same way; remove it", i, how);
 }
 
+/* One of two rules that say the same; of the second that has been told. */
 static bool is_duplicate(const struct policy *policy, size_t i)
 {
-        for (size_t k = 0; k < i; k++)
-                if (pattern_covers(&policy->rules[k].pattern, &policy->rules[i].pattern) &&
+        for (size_t k = 0; k < policy->rules_n; k++)
+                if (k != i && pattern_covers(&policy->rules[k].pattern, &policy->rules[i].pattern) &&
                         pattern_covers(&policy->rules[i].pattern, &policy->rules[k].pattern) &&
                         lint_same_but_pattern(&policy->rules[k], &policy->rules[i]))
                         return true;

@@ -342,7 +342,7 @@ static void judge_wall(struct lint_work *w)
                 lint_tell_at(w, LINT_WEAK_WALL, place, false,
                         "isolation: %s is content with a container, and %s gives it much to reach; add require_isolation: microvm, or narrow the rules",
                         isolation_class_name(policy->isolation), width);
-        else if (isolation_needed(policy, true) == TIER_CONTAINER)
+        else if (policy->network == NETWORK_PUBLIC && isolation_needed(policy, true) == TIER_CONTAINER)
                 lint_tell_at(w, LINT_WEAK_WALL, place, true,
                         "isolation: %s is content with a container where the broker says allow_container_standard, and %s gives it much to reach; require_isolation: gvisor rules that out",
                         isolation_class_name(policy->isolation), width);

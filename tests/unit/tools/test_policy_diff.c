@@ -1,141 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/wbctl/policy_diff.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/policy_load.h"
 #include "proto/base/cleanup.h"
+#include "tests/support/random_policy.h"
 #include "tests/support/suite.h"
 
 DEFINE_CLEANUP(struct policy *, policy_unref);
 
-#define COUNT(a) (sizeof(a) / sizeof(*(a)))
-
-static struct policy *load(const char *text)
-{
-        struct policy *policy = NULL;
-        struct yaml_error error = {0};
-
-        if (policy_load("test", text, strlen(text), &policy, &error) != 0) {
-                yaml_error_print(&error);
-                abort();
-        }
-        return policy;
-}
-
-/* ---- random policies and requests over few words, so that they meet */
-
-static const char *const patterns[] = {"a.org", "*.a.org", "**.a.org", "x.a.org", "*.x.a.org", "**.x.a.org",
-        "y.x.a.org", "any.a.org", "b.net", "**.b.net", "8.8.0.0/16", "8.8.8.0/24", "8.8.8.8", "8.0.0.0/7", "10.0.0.0/8",
-        "0.0.0.0/0", "2001:4860::/32", "2001:4860:4860::8888", "m.internal", "*.m.internal"};
-static const char *const hosts[] = {"a.org", "x.a.org", "y.x.a.org", "z.y.x.a.org", "w.a.org", "any.a.org", "b.net",
-        "q.b.net", "other.com", "8.8.8.8", "8.8.8.9", "8.8.9.9", "8.9.9.9", "9.9.9.9", "1.1.1.1", "10.1.1.1",
-        "[2001:4860::1]", "[2001:4860:4860::8888]", "[2a00::1]", "m.internal", "n.m.internal", "l.internal"};
-static const char *const ports[] = {"80", "443", "22", "8080", "65535", "1"};
-static const char *const methods[] = {"GET", "POST", "HEAD", "OTHER", "PUT"};
-static const char *const paths[] = {"/", "/*", "/a", "/a/*", "/a/b*", "/*b", "/*%2Fb", "/a%2f*"};
-static const char *const asked_paths[] = {
-        "/", "/a", "/a/", "/a/b", "/a/bc", "/xb", "/x", "/x%2Fb", "/a%2fb", "/a%2fx/b", "/a/../b", "*", "/a/b%2Fb"};
-
-struct text {
-        char bytes[8192];
-        size_t n;
-};
-
-static void add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void add(struct text *t, const char *format, ...)
-{
-        va_list ap;
-
-        va_start(ap, format);
-        t->n += (size_t)vsnprintf(t->bytes + t->n, sizeof(t->bytes) - t->n, format, ap);
-        va_end(ap);
-}
-
-static bool often(unsigned *seed, unsigned of_ten)
-{
-        return (unsigned)rand_r(seed) % 10 < of_ten;
-}
-
-static const char *pick(unsigned *seed, const char *const *words, size_t n)
-{
-        return words[(size_t)rand_r(seed) % n];
-}
-#define PICK(seed, words) pick(seed, words, COUNT(words))
-
-static void add_list(struct text *t, unsigned *seed, const char *key, const char *const *words, size_t n)
-{
-        size_t items = 1 + (size_t)rand_r(seed) % 3;
-
-        add(t, ", %s: [", key);
-        for (size_t i = 0; i < items; i++)
-                add(t, strcmp(key, "ports") == 0 ? "%s%s" : "%s\"%s\"", i ? ", " : "", pick(seed, words, n));
-        add(t, "]");
-}
-
-static void add_rule(struct text *t, unsigned *seed)
-{
-        static const char *const protocols[] = {"auto", "tls", "http", "tcp"};
-        const char *protocol = often(seed, 3) ? PICK(seed, protocols) : NULL;
-        bool is_tcp = protocol && strcmp(protocol, "tcp") == 0;
-
-        add(t, "  - {pattern: \"%s\"", PICK(seed, patterns));
-        if (often(seed, 3))
-                add(t, ", action: deny");
-        if (often(seed, 5))
-                add_list(t, seed, "ports", ports, COUNT(ports));
-        if (protocol)
-                add(t, ", protocol: %s", protocol);
-        if (!is_tcp && often(seed, 4))
-                add_list(t, seed, "http_methods", methods, COUNT(methods));
-        if (!is_tcp && often(seed, 4))
-                add_list(t, seed, "http_paths", paths, COUNT(paths));
-        if (often(seed, 1))
-                add(t, ", max_connections: %d", 1 + rand_r(seed) % 2);
-        add(t, "}\n");
-}
-
-static void make_policy(struct text *t, unsigned *seed)
-{
-        size_t rules = (size_t)rand_r(seed) % 5;
-
-        t->n = 0;
-        add(t, "network: %s\n", often(seed, 1) ? "none" : often(seed, 3) ? "public" : "allowlist_domain");
-        if (rules)
-                add(t, "egress_rules:\n");
-        while (rules-- > 0)
-                add_rule(t, seed);
-}
+/* ---- random policies and requests */
 
 /* The second is the first with a rule more, or with a word changed, or another altogether. */
-static void make_pair(struct text *a, struct text *b, unsigned *seed)
+static void make_pair(struct random_text *a, struct random_text *b, unsigned *seed)
 {
-        make_policy(a, seed);
-        if (often(seed, 4)) {
-                make_policy(b, seed);
+        random_policy(a, seed);
+        if (random_often(seed, 4)) {
+                random_policy(b, seed);
                 return;
         }
         *b = *a;
-        if (strstr(a->bytes, "egress_rules") && often(seed, 7))
-                add_rule(b, seed);
-}
-
-static void make_request(unsigned *seed, struct request *ret)
-{
-        const char *host = PICK(seed, hosts);
-
-        *ret = (struct request){.protocol = (enum protocol)(rand_r(seed) % PROTOCOL_MAX_)};
-        if (hostname_parse(host, strlen(host), &ret->host) != 0)
-                abort();
-        ret->port = often(seed, 1) ? 0 : (uint16_t)atoi(PICK(seed, ports));
-        ret->method = often(seed, 5) && ret->port ? PICK(seed, methods) : NULL;
-        ret->path = often(seed, 5) && ret->port ? PICK(seed, asked_paths) : NULL;
-        if (!ret->port)
-                ret->protocol = PROTOCOL_AUTO;
+        if (strstr(a->bytes, "egress_rules") && random_often(seed, 7))
+                random_rule(b, seed);
 }
 
 static bool decides_alike(
@@ -202,7 +90,7 @@ static bool is_told(const struct policy_diff *d, const struct request *request)
  */
 static void test_random_pairs(void)
 {
-        static struct text ta, tb;
+        static struct random_text ta, tb;
         unsigned seed = 4711;
         size_t same = 0, different = 0, found = 0;
 
@@ -211,8 +99,8 @@ static void test_random_pairs(void)
                 bool is_same;
 
                 make_pair(&ta, &tb, &seed);
-                _cleanup_(policy_unrefp) struct policy *a = load(ta.bytes);
-                _cleanup_(policy_unrefp) struct policy *b = load(tb.bytes);
+                _cleanup_(policy_unrefp) struct policy *a = random_load(ta.bytes);
+                _cleanup_(policy_unrefp) struct policy *b = random_load(tb.bytes);
                 CU_ASSERT_EQUAL_FATAL(policy_diff(a, b, &d), 0);
                 CU_ASSERT_TRUE(d.complete);
                 is_same = policy_diff_is_same(&d);
@@ -226,7 +114,7 @@ static void test_random_pairs(void)
                 for (int i = 0; i < 300; i++) {
                         struct request request;
 
-                        make_request(&seed, &request);
+                        random_request(&seed, &request);
                         if (decides_alike(a, b, &request, false) &&
                                 (request.host.kind != HOST_NAME || decides_alike(a, b, &request, true)))
                                 continue;
@@ -250,8 +138,8 @@ static void test_random_pairs(void)
 
 static void compare(const char *a_text, const char *b_text, struct policy_diff *ret)
 {
-        _cleanup_(policy_unrefp) struct policy *a = load(a_text);
-        _cleanup_(policy_unrefp) struct policy *b = load(b_text);
+        _cleanup_(policy_unrefp) struct policy *a = random_load(a_text);
+        _cleanup_(policy_unrefp) struct policy *b = random_load(b_text);
 
         CU_ASSERT_EQUAL_FATAL(policy_diff(a, b, ret), 0);
 }
@@ -274,7 +162,7 @@ static void test_the_same(void)
                 {"network: public\n", "network: public\negress_rules:\n  - {pattern: 10.1.0.0/16, action: deny}\n"},
         };
 
-        for (size_t i = 0; i < COUNT(pairs); i++) {
+        for (size_t i = 0; i < RANDOM_COUNT(pairs); i++) {
                 struct policy_diff d;
 
                 compare(pairs[i][0], pairs[i][1], &d);
@@ -310,7 +198,7 @@ static void test_one_line_each(void)
                         PROTOCOL_BIT(PROTOCOL_TLS) | PROTOCOL_BIT(PROTOCOL_HTTP)},
         };
 
-        for (size_t i = 0; i < COUNT(rows); i++) {
+        for (size_t i = 0; i < RANDOM_COUNT(rows); i++) {
                 const struct policy_difference *first;
                 struct policy_diff d;
 
@@ -390,12 +278,12 @@ static void test_services(void)
 /* Too large for a whole comparison: it says so, in bounded time, and does not say "the same". */
 static void test_too_large(void)
 {
-        struct text *t = calloc(1, sizeof(*t));
+        struct random_text *t = calloc(1, sizeof(*t));
         struct policy_diff d;
 
-        add(t, RULES "  - pattern: a.org\n    http_paths:\n");
+        random_add(t, RULES "  - pattern: a.org\n    http_paths:\n");
         for (char c = 'a'; c < 'o'; c++)
-                add(t, "      - '/*%c*%c*'\n", c, (char)(c + 1));
+                random_add(t, "      - '/*%c*%c*'\n", c, (char)(c + 1));
         compare(t->bytes, t->bytes, &d);
         CU_ASSERT_FALSE(d.complete);
         CU_ASSERT_EQUAL(d.differences_n, 0);
