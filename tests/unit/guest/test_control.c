@@ -15,6 +15,7 @@
 #include "guest/exec.h"
 #include "guest/opening.h"
 #include "guest/resume.h"
+#include "guest/sentinel.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/frame.h"
 #include "tests/support/suite.h"
@@ -56,6 +57,13 @@ void exec_open_start(struct exec_table *t, struct control *c, const Wb__ExecStar
 }
 
 void exec_open_attach(struct exec_table *t, struct control *c, const Wb__ExecAttach *m)
+{
+        (void)t;
+        (void)c;
+        (void)m;
+}
+
+void exec_open_limit(struct exec_table *t, struct control *c, const Wb__ExecLimit *m)
 {
         (void)t;
         (void)c;
@@ -155,6 +163,7 @@ static void world_start(struct world *w)
         w->agent.last = &w->last;
         w->agent.transport.kind = TRANSPORT_UNIX;
         CU_ASSERT_EQUAL_FATAL(resume_watch_new(&w->agent, NULL, &w->agent.resume), 0);
+        CU_ASSERT_EQUAL_FATAL(sentinel_new(&w->agent, &w->agent.sentinel), 0);
         w->address.sun_family = AF_UNIX; /* the kernel picks an abstract name */
         CU_ASSERT_EQUAL_FATAL(bind(fd, (struct sockaddr *)&w->address, sizeof(sa_family_t)), 0);
         CU_ASSERT_EQUAL_FATAL(listen(fd, 512), 0);
@@ -165,6 +174,7 @@ static void world_start(struct world *w)
 static void world_stop(struct world *w)
 {
         control_server_free(w->agent.controls);
+        sentinel_free(w->agent.sentinel);
         resume_watch_free(w->agent.resume);
         event_base_free(w->agent.base);
 }
