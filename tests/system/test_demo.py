@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,8 +87,10 @@ class World:
                         "inside.example.org"], check=True)
         self.ca = f"{WORK}/internet/ca.pem"
         self.policy = write(f"{WORK}/policy.yaml", POLICY)
-        subprocess.run([f"{BIN}/wbctl", "image", "build", "--ca", self.ca, "--out", self.image], check=True,
-                       stdout=subprocess.DEVNULL)
+        self.image_key = f"{WORK}/image.key"
+        subprocess.run([f"{BIN}/wbctl", "image", "sign", "--new-key", self.image_key], check=True)
+        subprocess.run([f"{BIN}/wbctl", "image", "build", "--ca", self.ca, "--out", self.image, "--sign", self.image_key],
+                       check=True, stdout=subprocess.DEVNULL)
         self.kvm = self.wbctl("run", "--image", self.image, "--", "true").returncode == 0
         self.start_broker()
 
@@ -131,7 +134,7 @@ class SystemTest(unittest.TestCase):
 
 
 class Egress(SystemTest):
-    """One VM, every question; each answer between marks."""
+    """One VM from an image that is verified, every question; each answer between marks."""
 
     QUESTIONS = {
         "interfaces": "ls /sys/class/net",
@@ -154,7 +157,7 @@ class Egress(SystemTest):
     def ask(cls):
         script = "".join(f"echo '<{name}>'; cut -d' ' -f1 /proc/uptime; {{ {command}; }} 2>&1; echo \"[exit $?]\"; cut -d' ' -f1 /proc/uptime\n"
                          for name, command in cls.QUESTIONS.items())
-        done = world.run_vm("--", "sh", stdin=script.encode())
+        done = world.run_vm("--image-key", f"{world.image_key}.pub", "--", "sh", stdin=script.encode())
         received = time.time()
         text = done.stdout.decode(errors="replace")
         answers, took = {}, {}
@@ -169,6 +172,15 @@ class Egress(SystemTest):
         super().setUpClass()
         cls.started = time.time()
         cls.answers, cls.took, cls.received = cls.ask()
+
+    def test_an_image_that_was_altered_does_not_boot(self):
+        altered = f"{WORK}/altered"
+        shutil.copytree(world.image, altered)
+        with open(f"{altered}/initrd", "ab") as f:
+            f.write(b"more")
+        done = world.run_vm("--image", altered, "--image-key", f"{world.image_key}.pub", "--", "true")
+        self.assert_exit(done, 125)
+        self.assertIn(b"initrd: altered", done.stderr)
 
     def test_no_interface_but_lo(self):
         self.assertEqual(self.answers["interfaces"].split(), ["lo", "[exit", "0]"])

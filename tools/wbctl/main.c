@@ -13,7 +13,7 @@ static const struct command commands[] = {
         {"exec", "run a command in a guest", command_exec},
         {"file", "list, stat, make, rename, remove, watch files of a guest", command_file},
         {"forward", "carry a port here to a port of a guest", command_forward},
-        {"image", "build and list guest images", command_image},
+        {"image", "build, sign, verify and list guest images", command_image},
         {"info", "what a guest's agent is and has", command_info},
         {"kill", "end an exec, or send it a signal", command_kill},
         {"limit", "change the limits of an exec that runs", command_limit},

@@ -36,6 +36,7 @@
 struct run_options {
         const char *policy;
         const char *image;
+        struct option_strings image_keys;
         uint64_t memory_bytes;
         uint64_t cpus;
         struct option_strings env;
@@ -51,6 +52,8 @@ static const struct option_spec specs[] = {
                 "what the VM may reach; absent: nothing"},
         {"image", 0, OPTION_STRING, offsetof(struct run_options, image), "DIR",
                 "a guest image; absent: the default one"},
+        {"image-key", 0, OPTION_STRINGS, offsetof(struct run_options, image_keys), "PUB",
+                "boot only an image signed with this key's private half (WB_IMAGE_KEY)"},
         {"memory", 0, OPTION_SIZE, offsetof(struct run_options, memory_bytes), "SIZE", "of the VM (512M)"},
         {"cpus", 0, OPTION_U64, offsetof(struct run_options, cpus), "N", "of the VM (1)"},
         {"env", 0, OPTION_STRINGS, offsetof(struct run_options, env), "NAME=VALUE", "into the command's environment"},
@@ -157,6 +160,18 @@ static int check_machine(struct run *run)
         return EXIT_FAILED;
 }
 
+static int open_image(struct run *run, const char *directory)
+{
+        struct image_keys keys;
+        int r = image_keys_load(&run->options->image_keys, &keys);
+
+        if (r < 0)
+                return r;
+        r = keys.n > 0 ? image_open_verified(directory, &keys, &run->image) : image_open(directory, &run->image);
+        image_keys_done(&keys);
+        return r;
+}
+
 static int find_image(struct run *run)
 {
         _cleanup_free_ char *built = NULL;
@@ -167,7 +182,7 @@ static int find_image(struct run *run)
                         return EXIT_FAILED;
                 directory = built;
         }
-        return image_open(directory, &run->image) < 0 ? EXIT_FAILED : 0;
+        return open_image(run, directory) < 0 ? EXIT_FAILED : 0;
 }
 
 static int find_broker(struct run *run)
@@ -496,6 +511,7 @@ int command_run(int argc, char **argv)
                 r = 0;
         else if (r < 0)
                 r = failed(r, "options");
+        option_strings_done(&options.image_keys);
         option_strings_done(&options.env);
         option_strings_done(&options.secrets);
         return r;

@@ -13,6 +13,7 @@
 
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
+#include "tools/wbctl/image_check.h"
 
 #define BUILDER_ARGUMENTS_MAX 64
 #define BUILDER_ANSWER_BYTES  (PATH_MAX + 1u)
@@ -95,15 +96,11 @@ static int open_part(const char *directory, const char *name, int *ret_fd)
         return 0;
 }
 
-static int read_cmdline(const char *directory, char **ret)
+static int read_cmdline(const char *directory, int fd, char **ret)
 {
-        _cleanup_close_ int fd = -1;
         size_t n;
-        int r = open_part(directory, "cmdline", &fd);
+        int r = io_read_fd(fd, IMAGE_CMDLINE_MAX_BYTES, ret, &n);
 
-        if (r < 0)
-                return r;
-        r = io_read_fd(fd, IMAGE_CMDLINE_MAX_BYTES, ret, &n);
         if (r < 0) {
                 fprintf(stderr, "wbctl: image: %s/cmdline: %s\n", directory, strerror(-r));
                 return r;
@@ -112,26 +109,56 @@ static int read_cmdline(const char *directory, char **ret)
         return 0;
 }
 
-int image_open(const char *directory, struct image *ret)
+/* Takes the descriptors of kernel and initrd when it succeeds. */
+static int assemble(const char *directory, int cmdline_fd, int *kernel_fd, int *initrd_fd, struct image *ret)
 {
         _cleanup_free_ char *cmdline = NULL;
         _cleanup_free_ char *path = strdup(directory);
-        _cleanup_close_ int kernel_fd = -1;
-        _cleanup_close_ int initrd_fd = -1;
-        int r;
+        int r = path ? read_cmdline(directory, cmdline_fd, &cmdline) : -ENOMEM;
 
-        if (!path)
-                return -ENOMEM;
-        if ((r = read_cmdline(directory, &cmdline)) < 0 || (r = open_part(directory, "kernel", &kernel_fd)) < 0 ||
-                (r = open_part(directory, "initrd", &initrd_fd)) < 0)
+        if (r < 0)
                 return r;
         *ret = (struct image){
                 .directory = STEAL(path),
                 .cmdline = STEAL(cmdline),
-                .kernel_fd = steal_fd(&kernel_fd),
-                .initrd_fd = steal_fd(&initrd_fd),
+                .kernel_fd = steal_fd(kernel_fd),
+                .initrd_fd = steal_fd(initrd_fd),
         };
         return 0;
+}
+
+int image_open(const char *directory, struct image *ret)
+{
+        _cleanup_close_ int cmdline_fd = -1;
+        _cleanup_close_ int kernel_fd = -1;
+        _cleanup_close_ int initrd_fd = -1;
+        int r;
+
+        if ((r = open_part(directory, "cmdline", &cmdline_fd)) < 0 ||
+                (r = open_part(directory, "kernel", &kernel_fd)) < 0 ||
+                (r = open_part(directory, "initrd", &initrd_fd)) < 0)
+                return r;
+        return assemble(directory, cmdline_fd, &kernel_fd, &initrd_fd, ret);
+}
+
+int image_open_verified(const char *directory, const struct image_keys *keys, struct image *ret)
+{
+        struct image_copies copies;
+        struct image_check check;
+        int r = image_check(directory, keys, &copies, &check);
+
+        if (r < 0) {
+                fprintf(stderr, "wbctl: image: %s: %s\n", directory, strerror(-r));
+                return r;
+        }
+        if (check.result != IMAGE_CHECK_WHOLE) {
+                image_check_print(&check, directory, "wbctl: image: ", stderr);
+                return -EKEYREJECTED;
+        }
+        r = assemble(directory, copies.fds[IMAGE_COPY_CMDLINE], &copies.fds[IMAGE_COPY_KERNEL],
+                &copies.fds[IMAGE_COPY_INITRD], ret);
+        image_copies_close(&copies);
+        return r;
 }
 
 void image_close(struct image *image)

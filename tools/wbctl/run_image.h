@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+#include "tools/wbctl/image_keys.h"
+
 #define IMAGE_CMDLINE_MAX_BYTES 2048u /* COMMAND_LINE_SIZE of x86 (asm/setup.h) */
 
 struct image {
@@ -22,6 +24,12 @@ struct image {
  * only.
  */
 int image_open(const char *directory, struct image *ret);
+
+/*
+ * The same for an image that is what the owner of one of the keys signed, and for no other. Its descriptors are sealed
+ * copies of what was verified: whatever becomes of the files, nothing else boots.
+ */
+int image_open_verified(const char *directory, const struct image_keys *keys, struct image *ret);
 void image_close(struct image *image);
 
 /*
