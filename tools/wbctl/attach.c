@@ -37,7 +37,7 @@ static const struct option_table table = {
 
 static int attach(const struct attach_options *o, const char *id)
 {
-        const struct session_options session = {.result_path = o->result};
+        const struct session_options session = {.result_path = o->result, .answer_ms = o->connect_ms};
         Wb__ExecAttach m = WB__EXEC_ATTACH__INIT;
         struct target target = {0};
         int fd, r;

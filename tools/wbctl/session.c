@@ -187,9 +187,9 @@ static int open_output(struct session *s)
 
 /* ---- signals and the terminal's size */
 
-static void arm_starting(struct session *s, unsigned ms)
+static void arm_starting(struct session *s, uint64_t ms)
 {
-        const struct timeval limit = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+        const struct timeval limit = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000) * 1000};
 
         (void)event_add(s->starting, &limit);
 }
@@ -426,5 +426,7 @@ int session_attach(int fd, Wb__ExecAttach *attach, const struct session_options 
         if (r == 0)
                 r = exec_client_attach(s.base, steal_fd(&fd), attach, &client_handler, &s, &s.client);
         close_fd(fd);
+        if (r == 0)
+                arm_starting(&s, options->answer_ms);
         return finish(&s, r);
 }

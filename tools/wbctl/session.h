@@ -7,6 +7,7 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "proto/wb.pb-c.h"
 
@@ -14,6 +15,7 @@ struct session_options {
         bool terminal;           /* -t: ask for one on the other side, and make the local one raw */
         bool detach;             /* print the exec's id and leave it alone */
         const char *result_path; /* --result FILE; NULL: none */
+        uint64_t answer_ms;      /* session_attach(): how long the agent may take to answer; what follows may last */
 };
 
 /*
