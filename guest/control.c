@@ -266,6 +266,12 @@ void control_set_handler(struct control *c, const struct control_handler *handle
                 set_state(c, CONTROL_OPEN);
 }
 
+void control_set_opening_handler(struct control *c, const struct control_handler *handler, void *userdata)
+{
+        c->handler = handler;
+        c->userdata = userdata;
+}
+
 struct agent *control_agent(struct control *c)
 {
         return c->pool->agent;
@@ -348,7 +354,7 @@ static void take_frame(struct control *c, const uint8_t *payload, size_t n)
         Wb__ToAgent *m = NULL;
         int r = codec_unpack_to_agent(payload, n, &m);
 
-        if (r == 0 && c->state == CONTROL_OPENING)
+        if (r == 0 && c->state == CONTROL_OPENING && !c->handler)
                 open_conversation(c, m);
         else if (r == 0 && c->handler)
                 c->handler->message(c->userdata, m);

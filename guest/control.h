@@ -32,6 +32,12 @@ struct control_handler {
 void control_set_handler(struct control *c, const struct control_handler *handler, void *userdata);
 
 /*
+ * The opening goes on in further messages: the handler takes them, and the conversation stays what it is, with the time
+ * that an opening has and the wiping of what it said.
+ */
+void control_set_opening_handler(struct control *c, const struct control_handler *handler, void *userdata);
+
+/*
  * Queues a message, or sends it at once if nothing is queued. 0; -EPIPE (the peer is gone), -ENOMEM, -EMSGSIZE,
  * -ENOBUFS (CONTROL_MOST_BYTES are queued: the caller did not look at control_queued()). It never calls the handler:
  * what it finds of the peer's end comes from the loop.

@@ -4,6 +4,7 @@
 /*
  * What the files of an exec share:
  *     exec.c         the table: find, list, kill, attach; the keeping of ended ones
+ *     exec_gather.c  a request that comes in several messages
  *     exec_start.c   from the request to a process, or to the reason why not
  *     exec_confine.c its part for secrets and limits
  *     exec_limit.c   other limits, while it runs
@@ -24,11 +25,13 @@
 #include "guest/exec.h"
 #include "guest/spawn.h"
 #include "guest/stream.h"
+#include "guest/texts.h"
 
-#define EXEC_ID_BYTES  24
-#define EXEC_LIVE_MAX  1024 /* running, or lingering: as many as the smallest pid_max leaves room for */
-#define EXEC_CMD_BYTES 4096 /* of argv, as far as it is shown */
-#define EXEC_DRAIN_MS  2000 /* cases/README-exec.md: "2 s at most" */
+#define EXEC_ID_BYTES           24
+#define EXEC_LIVE_MAX           1024 /* running, or lingering: as many as the smallest pid_max leaves room for */
+#define EXEC_GATHERED_MAX_BYTES (16u * 1024u * 1024u)
+#define EXEC_CMD_BYTES          4096 /* of argv, as far as it is shown */
+#define EXEC_DRAIN_MS           2000 /* cases/README-exec.md: "2 s at most" */
 
 enum exec_state {
         EXEC_STARTING, /* forked; execve(2) has not been heard of */
@@ -108,6 +111,7 @@ struct exec_table {
         unsigned live;
         unsigned ended;
         uint32_t counter;
+        size_t gathered_bytes; /* of starts that have not come whole yet */
 };
 
 /* exec.c */
@@ -123,6 +127,13 @@ void exec_keep(struct exec *x); /* x has ended: pushes out those that ended long
 #define EXEC_NO_CONTROLLER "%s: this guest has no such cgroup v2 controller for it"
 #define EXEC_VALUE_REFUSED "%s: the kernel refuses this value"
 void exec_limits_to_message(const struct cgroup_limits *limits, Wb__ExecLimits *ret);
+
+/* exec_gather.c: starts it when the rest has come. */
+void exec_gather(struct exec_table *t, struct control *c, const Wb__ExecStart *m);
+
+/* exec_start.c: m but for its texts, which are these; all stay the caller's. The conversation is the exec's. */
+void exec_start(struct exec_table *t, struct control *c, const Wb__ExecStart *m, const struct texts *argv,
+        const struct texts *env);
 
 /* exec_life.c. Each may free x when it says so. */
 /* The agent's ends of its streams, -1 where there is none; the exec's from here on. 0 or -ENOMEM (then they are the

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <linux/limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,10 +29,13 @@ int start_refuse(struct start *s, const char *reason, const char *format, ...)
         return START_E_REFUSED;
 }
 
-static void start_init(struct start *s, struct exec_table *t, const Wb__ExecStart *m)
+static void start_init(struct start *s, struct exec_table *t, const Wb__ExecStart *m, const struct texts *argv,
+        const struct texts *env)
 {
         *s = (struct start){.table = t,
                 .m = m,
+                .argv_texts = argv,
+                .env_texts = env,
                 .cgroup_fd = -1,
                 .child = {-1, -1, -1},
                 .out = {-1, -1},
@@ -42,8 +47,6 @@ static void start_init(struct start *s, struct exec_table *t, const Wb__ExecStar
 
 static void start_done(struct start *s)
 {
-        for (size_t i = 0; s->argv && i < s->m->n_argv; i++)
-                free(s->argv[i]);
         free(s->argv);
         free(s->cwd);
         environment_done(&s->env);
@@ -72,14 +75,13 @@ static char *copy_of(ProtobufCBinaryData bytes)
 
 static int take_argv(struct start *s)
 {
-        s->argv = calloc(s->m->n_argv + 1, sizeof(*s->argv));
+        size_t n = 0;
+
+        s->argv = calloc(s->argv_texts->n + 1, sizeof(*s->argv));
         if (!s->argv)
                 return -ENOMEM;
-        for (size_t i = 0; i < s->m->n_argv; i++) {
-                s->argv[i] = copy_of(s->m->argv[i]);
-                if (!s->argv[i])
-                        return -ENOMEM;
-        }
+        for (const char *text = texts_first(s->argv_texts); text; text = texts_next(s->argv_texts, text))
+                s->argv[n++] = (char *)(uintptr_t)text;
         return 0;
 }
 
@@ -128,14 +130,14 @@ static int take_env(struct start *s)
 {
         int r = 0;
 
-        for (size_t i = 0; r == 0 && i < s->m->n_env; i++) {
-                const char *text = (const char *)s->m->env[i].data;
-                size_t n = s->m->env[i].len;
-                const char *equals = memchr(text, '=', n);
+        if (s->env_texts->n > WB_ARGS_MAX)
+                return start_refuse(s, "args_too_long", "more than %u variables", WB_ARGS_MAX);
+        for (const char *text = texts_first(s->env_texts); r == 0 && text; text = texts_next(s->env_texts, text)) {
+                const char *equals = strchr(text, '=');
 
                 if (!equals || equals == text)
                         return start_refuse(s, "bad_request", "an environment text is no NAME=VALUE");
-                r = environment_add(&s->env, text, n);
+                r = environment_add(&s->env, text, strlen(text));
         }
         return r;
 }
@@ -143,6 +145,56 @@ static int take_env(struct start *s)
 static int finish_env(struct start *s)
 {
         return environment_finish(&s->env);
+}
+
+/* ---- how large it is */
+
+static uint64_t stack_limit(const struct start *s)
+{
+        struct rlimit stack = {.rlim_cur = RLIM_INFINITY};
+
+        (void)getrlimit(RLIMIT_STACK, &stack);
+        for (size_t i = 0; i < s->rlimits_n; i++)
+                if (s->rlimits[i].resource == RLIMIT_STACK)
+                        stack = s->rlimits[i].value;
+        return stack.rlim_cur;
+}
+
+/* A quarter of the stack (fs/exec.c, bprm_stack_limits()), but never less than there was before that. */
+static uint64_t kernel_takes(const struct start *s)
+{
+        uint64_t most = stack_limit(s) / 4;
+
+        if (most > WB_START_MAX_BYTES)
+                most = WB_START_MAX_BYTES;
+        return most < ARG_MAX ? ARG_MAX : most;
+}
+
+/* Adds up what the kernel will; false for a text that is too long by itself. */
+static bool count(char *const *texts, uint64_t *bytes)
+{
+        for (; *texts; texts++) {
+                size_t n = strlen(*texts);
+
+                if (n >= WB_ARG_MAX_BYTES)
+                        return false;
+                *bytes += n + WB_ARG_COST_BYTES;
+        }
+        return true;
+}
+
+/* What is beyond doubt is refused before there is a process; what the kernel counts besides, it tells itself. */
+static int check_size(struct start *s)
+{
+        uint64_t bytes = 0, most = kernel_takes(s);
+
+        if (!count(s->argv, &bytes) || !count(s->env.texts, &bytes))
+                return start_refuse(s, "args_too_long", "a text is longer than %u bytes", WB_ARG_MAX_BYTES - 1);
+        if (bytes > most)
+                return start_refuse(s, "args_too_long",
+                        "arguments and environment take %" PRIu64 " bytes, of %" PRIu64 " that this stack allows",
+                        bytes, most);
+        return 0;
 }
 
 /* ---- streams */
@@ -266,8 +318,8 @@ static int make_exec(struct start *s)
 static int prepare(struct start *s)
 {
         int (*const steps[])(struct start *) = {take_argv, take_user, take_cwd, add_defaults, take_env,
-                start_take_secrets, finish_env, start_take_rlimits, start_take_caps, start_take_seccomp, make_exec,
-                start_take_cgroup, make_streams, make_report, make_status};
+                start_take_secrets, finish_env, start_take_rlimits, check_size, start_take_caps, start_take_seccomp,
+                make_exec, start_take_cgroup, make_streams, make_report, make_status};
 
         for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
                 int r = steps[i](s);
@@ -348,16 +400,35 @@ static void give_up(struct start *s, struct control *c, int r)
         exec_free(x);
 }
 
-void exec_open_start(struct exec_table *t, struct control *c, const Wb__ExecStart *m)
+void exec_start(struct exec_table *t, struct control *c, const Wb__ExecStart *m, const struct texts *argv,
+        const struct texts *env)
 {
         struct start s;
         int r;
 
-        start_init(&s, t, m);
+        start_init(&s, t, m, argv, env);
         r = prepare(&s);
         if (r == 0)
                 r = start_process(&s, c);
         if (r != 0)
                 give_up(&s, c, r);
         start_done(&s);
+}
+
+void exec_open_start(struct exec_table *t, struct control *c, const Wb__ExecStart *m)
+{
+        struct texts argv = {0}, env = {0};
+
+        if (m->more) {
+                exec_gather(t, c, m);
+                return;
+        }
+        if (texts_add(&argv, m->argv, m->n_argv) == 0 && texts_add(&env, m->env, m->n_env) == 0) {
+                exec_start(t, c, m, &argv, &env);
+        } else {
+                (void)control_send_error(c, "internal", "no memory");
+                control_finish(c);
+        }
+        texts_done(&argv);
+        texts_done(&env);
 }

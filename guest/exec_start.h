@@ -21,6 +21,7 @@
 struct start {
         struct exec_table *table;
         const Wb__ExecStart *m;
+        const struct texts *argv_texts, *env_texts; /* instead of m's */
         struct exec *exec;
         const char *reason;
         char detail[512];

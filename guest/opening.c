@@ -111,6 +111,7 @@ int opening_take(struct control *c, const Wb__ToAgent *m)
         case WB__TO_AGENT__BODY_SECRET_LIST: take_secret(c, m); return 0;
         case WB__TO_AGENT__BODY_CLOCK_CHECK: take_clock(c); return 0;
         case WB__TO_AGENT__BODY_FORWARD: take_forward(c, m->forward); return 0;
+        case WB__TO_AGENT__BODY_EXEC_START_MORE:
         case WB__TO_AGENT__BODY_INPUT:
         case WB__TO_AGENT__BODY_CREDIT:
         case WB__TO_AGENT__BODY_SIGNAL:

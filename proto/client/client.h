@@ -35,7 +35,7 @@ struct client_handler {
 };
 
 #define CLIENT_LOW_BYTES       (128u * 1024u)
-#define CLIENT_QUEUE_MAX_BYTES (2u * 1024u * 1024u) /* two of the largest frames */
+#define CLIENT_QUEUE_MAX_BYTES (8u * 1024u * 1024u) /* the largest start of an exec, and a frame */
 
 /*
  * fd is the client's from here on, also when this fails. handler and userdata live until client_free(). 0 or a negative

@@ -168,8 +168,8 @@ static const struct client_handler client_handler = {
         .closed = on_closed,
 };
 
-static int open_with(struct event_base *base, int fd, const Wb__ToAgent *first,
-        const struct exec_client_handler *handler, void *userdata, struct exec_client **ret)
+static int open_client(struct event_base *base, int fd, const struct exec_client_handler *handler, void *userdata,
+        struct exec_client **ret)
 {
         struct exec_client *x = calloc(1, sizeof(*x));
         int r;
@@ -181,8 +181,17 @@ static int open_with(struct event_base *base, int fd, const Wb__ToAgent *first,
         x->handler = handler;
         x->userdata = userdata;
         r = client_new(base, fd, &client_handler, x, &x->client);
-        if (r == 0)
-                r = client_send(x->client, first);
+        if (r < 0) {
+                free(x);
+                return r;
+        }
+        *ret = x;
+        return 0;
+}
+
+/* r is how the first message fared. */
+static int opened(struct exec_client *x, int r, struct exec_client **ret)
+{
         if (r < 0) {
                 exec_client_free(x);
                 return r;
@@ -191,41 +200,107 @@ static int open_with(struct event_base *base, int fd, const Wb__ToAgent *first,
         return 0;
 }
 
-/* What execve(2) would refuse anyway, told before a byte is sent. */
-static bool fits(const ProtobufCBinaryData *texts, size_t n)
+/* What execve(2) would refuse anyway, told before a byte is sent. *left_bytes is what all texts may yet take. */
+static bool fits(const ProtobufCBinaryData *texts, size_t n, size_t *left_bytes)
 {
-        for (size_t i = 0; i < n; i++)
-                if (texts[i].len >= WB_ARG_MAX_BYTES)
+        for (size_t i = 0; i < n; i++) {
+                if (texts[i].len >= WB_ARG_MAX_BYTES || texts[i].len + WB_ARG_COST_BYTES > *left_bytes)
                         return false;
-        return n <= WB_ARGS_MAX;
+                *left_bytes -= texts[i].len + WB_ARG_COST_BYTES;
+        }
+        return true;
+}
+
+/* ---- a start that is larger than a frame: its texts go piece by piece */
+
+#define PIECE_BYTES (WB_FRAME_MAX_BYTES / 2)
+#define PIECE_TEXTS (WB_ARGS_MAX / 4) /* what unpacking one of them costs the agent is bounded too */
+
+/* What is still to be sent. */
+struct rest {
+        ProtobufCBinaryData *texts;
+        size_t n;
+};
+
+/* The next texts, as far as a piece has room for them. */
+static struct rest take_piece(struct rest *rest, size_t *room_bytes, size_t *room_texts)
+{
+        struct rest piece = {.texts = rest->texts};
+
+        while (piece.n < rest->n && *room_texts && rest->texts[piece.n].len + WB_ARG_COST_BYTES <= *room_bytes) {
+                *room_bytes -= rest->texts[piece.n++].len + WB_ARG_COST_BYTES;
+                (*room_texts)--;
+        }
+        rest->texts += piece.n;
+        rest->n -= piece.n;
+        return piece;
+}
+
+static int send_more(struct exec_client *x, struct rest *argv, struct rest *env)
+{
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__ExecStartMore more = WB__EXEC_START_MORE__INIT;
+        size_t room_bytes = PIECE_BYTES, room_texts = PIECE_TEXTS;
+        struct rest a = take_piece(argv, &room_bytes, &room_texts), e = take_piece(env, &room_bytes, &room_texts);
+
+        more.argv = a.texts;
+        more.n_argv = a.n;
+        more.env = e.texts;
+        more.n_env = e.n;
+        more.more = argv->n || env->n;
+        m.body_case = WB__TO_AGENT__BODY_EXEC_START_MORE;
+        m.exec_start_more = &more;
+        return client_send(x->client, &m);
+}
+
+/* All of it is queued at once, so that what is said next comes behind it. */
+static int send_start(struct exec_client *x, const Wb__ExecStart *start)
+{
+        struct rest argv = {start->argv, start->n_argv}, env = {start->env, start->n_env};
+        size_t room_bytes = PIECE_BYTES, room_texts = PIECE_TEXTS;
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__ExecStart first = *start;
+        int r;
+
+        first.n_argv = take_piece(&argv, &room_bytes, &room_texts).n;
+        first.n_env = take_piece(&env, &room_bytes, &room_texts).n;
+        first.more = argv.n || env.n;
+        m.body_case = WB__TO_AGENT__BODY_EXEC_START;
+        m.exec_start = &first;
+        r = client_send(x->client, &m);
+        while (r == 0 && (argv.n || env.n))
+                r = send_more(x, &argv, &env);
+        return r;
 }
 
 int exec_client_start(struct event_base *base, int fd, Wb__ExecStart *start, const struct exec_client_handler *handler,
         void *userdata, struct exec_client **ret)
 {
-        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        size_t left_bytes = WB_START_MAX_BYTES;
+        struct exec_client *x;
         int r;
 
-        if (!fits(start->argv, start->n_argv) || !fits(start->env, start->n_env)) {
+        if (!fits(start->argv, start->n_argv, &left_bytes) || !fits(start->env, start->n_env, &left_bytes)) {
                 close_fd(fd);
                 return EXEC_CLIENT_E_TOO_LONG;
         }
         start->output_window_bytes = EXEC_CLIENT_WINDOW_BYTES;
-        m.body_case = WB__TO_AGENT__BODY_EXEC_START;
-        m.exec_start = start;
-        r = open_with(base, fd, &m, handler, userdata, ret);
-        return r == -EMSGSIZE ? EXEC_CLIENT_E_TOO_LONG : r;
+        r = open_client(base, fd, handler, userdata, &x);
+        return r < 0 ? r : opened(x, send_start(x, start), ret);
 }
 
 int exec_client_attach(struct event_base *base, int fd, Wb__ExecAttach *attach,
         const struct exec_client_handler *handler, void *userdata, struct exec_client **ret)
 {
         Wb__ToAgent m = WB__TO_AGENT__INIT;
+        struct exec_client *x;
+        int r;
 
         attach->output_window_bytes = EXEC_CLIENT_WINDOW_BYTES;
         m.body_case = WB__TO_AGENT__BODY_EXEC_ATTACH;
         m.exec_attach = attach;
-        return open_with(base, fd, &m, handler, userdata, ret);
+        r = open_client(base, fd, handler, userdata, &x);
+        return r < 0 ? r : opened(x, client_send(x->client, &m), ret);
 }
 
 void exec_client_free(struct exec_client *x)

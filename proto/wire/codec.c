@@ -55,6 +55,8 @@ static const struct bounds exceptions[] = {
         {"wb.ExecStart", "argv", TEXT_KERNEL, 0, WB_FRAME_MAX_BYTES, 1, WB_ARGS_MAX},
         {"wb.ExecStart", "env", TEXT_KERNEL, 1, WB_FRAME_MAX_BYTES, 0, WB_ARGS_MAX},
         {"wb.ExecStart", "seccomp_program", TEXT_OPAQUE, 0, WB_SECCOMP_MAX_BYTES, 0, 1},
+        {"wb.ExecStartMore", "argv", TEXT_KERNEL, 0, WB_FRAME_MAX_BYTES, 0, WB_ARGS_MAX},
+        {"wb.ExecStartMore", "env", TEXT_KERNEL, 1, WB_FRAME_MAX_BYTES, 0, WB_ARGS_MAX},
         {"wb.ExecEntry", "cmd", TEXT_KERNEL, 0, WB_FRAME_MAX_BYTES, 0, WB_ARGS_MAX},
         {"wb.NameQuery", "name", TEXT_PRINTABLE, 1, HOSTNAME_MAX_BYTES, 0, 1},
         {"wb.NameAnswer", "reason", TEXT_PRINTABLE, 1, WB_SERVICE_REASON_MAX, 0, 1},

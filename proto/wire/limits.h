@@ -22,9 +22,15 @@
 /* One chunk of a stream in a frame: large enough for 1 GB/s, small enough to interleave streams. */
 #define WB_CHUNK_MAX_BYTES (64u * 1024u)
 
-/* What the kernel takes in one execve(): MAX_ARG_STRLEN (binfmts.h) for one string; a sane count of strings. */
-#define WB_ARG_MAX_BYTES (128u * 1024u)
-#define WB_ARGS_MAX      65536u
+/* What the kernel takes in one execve(): MAX_ARG_STRLEN (binfmts.h) for one string, its NUL included; for all of argv
+ * and the environment three quarters of _STK_LIM (fs/exec.c, bprm_stack_limits()) with the largest of stacks, where
+ * each string counts with its NUL and its pointer. */
+#define WB_ARG_MAX_BYTES   (128u * 1024u)
+#define WB_ARG_COST_BYTES  9u
+#define WB_START_MAX_BYTES (6u * 1024u * 1024u)
+
+/* Of argv, or of the environment, in one message. */
+#define WB_ARGS_MAX 65536u
 
 /* The loopback port where the agent's forwarder listens in the guest. */
 #define WB_FORWARDER_PORT 3128u

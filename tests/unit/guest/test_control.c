@@ -11,6 +11,7 @@
 
 #include "guest/activation.h"
 #include "guest/agent.h"
+#include "guest/control_pool.h"
 #include "guest/control_server.h"
 #include "guest/exec.h"
 #include "guest/opening.h"
@@ -25,7 +26,10 @@ struct exec_table {
         struct control *control;
         unsigned messages, drained, closed;
         bool finish_on_message;
+        bool goes_on; /* the opening needs a second message */
 };
+
+static const struct control_handler handler;
 
 static void on_message(void *userdata, const Wb__ToAgent *m)
 {
@@ -35,6 +39,9 @@ static void on_message(void *userdata, const Wb__ToAgent *m)
         t->messages++;
         if (t->finish_on_message)
                 control_finish(t->control);
+        if (t->goes_on)
+                control_set_handler(t->control, &handler, t);
+        t->goes_on = false;
 }
 
 static void on_drained(void *userdata)
@@ -53,7 +60,10 @@ void exec_open_start(struct exec_table *t, struct control *c, const Wb__ExecStar
 {
         (void)m;
         t->control = c;
-        control_set_handler(c, &handler, t);
+        if (t->goes_on)
+                control_set_opening_handler(c, &handler, t);
+        else
+                control_set_handler(c, &handler, t);
 }
 
 void exec_open_attach(struct exec_table *t, struct control *c, const Wb__ExecAttach *m)
@@ -367,6 +377,30 @@ static void test_breaking_the_rules_closes_the_handler_once(void)
         CU_ASSERT_EQUAL(w.execs.closed, 1);
 }
 
+/* An opening of two messages: the handler has the second, and hears of the end also in between. */
+static void test_an_opening_goes_on(void)
+{
+        struct world w;
+        int fd;
+
+        for (int finished = 0; finished < 2; finished++) {
+                world_start(&w);
+                w.execs.goes_on = true;
+                fd = open_exec(&w);
+                CU_ASSERT_TRUE(control_is_silent(w.execs.control));
+                if (finished) {
+                        say_credit(&w, fd);
+                        CU_ASSERT_FALSE(control_is_silent(w.execs.control));
+                }
+                CU_ASSERT_EQUAL(w.execs.messages, (unsigned)finished);
+                (void)close(fd);
+                turn(&w);
+                CU_ASSERT_EQUAL(w.execs.closed, 1);
+                world_stop(&w);
+                CU_ASSERT_EQUAL(w.execs.closed, 1);
+        }
+}
+
 /* Finishing from within the handler, with more frames behind in the same read, hears no more and closes nothing twice.
  */
 static void test_finish_from_within(void)
@@ -483,6 +517,7 @@ int main(void)
                 {"a message that opens nothing", test_a_message_that_opens_nothing},
                 {"the handler hears all, and the end once", test_handler_hears_all_and_the_end_once},
                 {"breaking the rules closes the handler once", test_breaking_the_rules_closes_the_handler_once},
+                {"an opening goes on", test_an_opening_goes_on},
                 {"finish from within", test_finish_from_within},
                 {"a stalled reader", test_a_stalled_reader},
                 {"drained is called", test_drained_is_called},

@@ -105,6 +105,16 @@ static Wb__ToAgent *peer_hear(struct peer *p)
         }
 }
 
+static void hear_signal(struct peer *p, unsigned number)
+{
+        Wb__ToAgent *m = peer_hear(p);
+
+        CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+        CU_ASSERT_EQUAL_FATAL(m->body_case, WB__TO_AGENT__BODY_SIGNAL);
+        CU_ASSERT_EQUAL(m->signal->number, number);
+        codec_free_to_agent(m);
+}
+
 struct seen {
         struct exec_client *x;
         char id[8];
@@ -343,7 +353,8 @@ static void test_what_does_not_fit_is_not_sent(void)
         struct seen s = {0};
         Wb__ExecStart start = WB__EXEC_START__INIT;
         static uint8_t text[WB_ARG_MAX_BYTES];
-        ProtobufCBinaryData argv[9];
+        ProtobufCBinaryData argv[WB_START_MAX_BYTES / WB_ARG_MAX_BYTES + 1];
+        const size_t most = sizeof(argv) / sizeof(argv[0]);
         int fd;
 
         memset(text, 'a', sizeof(text));
@@ -354,10 +365,71 @@ static void test_what_does_not_fit_is_not_sent(void)
         CU_ASSERT_EQUAL(exec_client_start(p.base, fd, &start, &seeing, &s, &s.x), EXEC_CLIENT_E_TOO_LONG);
         peer_close(&p);
         fd = peer_open(&p);
-        for (start.n_argv = 0; start.n_argv < 9; start.n_argv++)
+        for (start.n_argv = 0; start.n_argv < most; start.n_argv++)
                 argv[start.n_argv] = (ProtobufCBinaryData){.len = sizeof(text) - 1, .data = text};
         CU_ASSERT_EQUAL(exec_client_start(p.base, fd, &start, &seeing, &s, &s.x), EXEC_CLIENT_E_TOO_LONG);
         peer_close(&p);
+}
+
+/* Takes the frames of one start; the texts must be those of argv, in their order, and as many as of env. */
+static unsigned hear_start(struct peer *p, const Wb__ExecStart *start)
+{
+        size_t argv_n = 0, env_n = 0;
+        unsigned frames = 0;
+        bool more = true;
+
+        while (more) {
+                Wb__ToAgent *m = peer_hear(p);
+                bool first = frames++ == 0;
+
+                CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+                CU_ASSERT_EQUAL_FATAL(
+                        m->body_case, first ? WB__TO_AGENT__BODY_EXEC_START : WB__TO_AGENT__BODY_EXEC_START_MORE);
+                more = first ? m->exec_start->more : m->exec_start_more->more;
+                CU_ASSERT_TRUE(!first || strcmp(m->exec_start->user, "me") == 0);
+                for (size_t i = 0; i < (first ? m->exec_start->n_argv : m->exec_start_more->n_argv); i++, argv_n++) {
+                        ProtobufCBinaryData *text = first ? m->exec_start->argv : m->exec_start_more->argv;
+
+                        CU_ASSERT_EQUAL_FATAL(text[i].len, start->argv[argv_n].len);
+                        CU_ASSERT_EQUAL(memcmp(text[i].data, start->argv[argv_n].data, text[i].len), 0);
+                }
+                env_n += first ? m->exec_start->n_env : m->exec_start_more->n_env;
+                codec_free_to_agent(m);
+        }
+        CU_ASSERT_EQUAL(argv_n, start->n_argv);
+        CU_ASSERT_EQUAL(env_n, start->n_env);
+        return frames;
+}
+
+static void test_a_large_start_goes_in_pieces(void)
+{
+        enum { LONG = 40, SHORT = 20000 };
+        static uint8_t text[LONG][WB_ARG_MAX_BYTES - 1];
+        static ProtobufCBinaryData argv[LONG], env[SHORT];
+        Wb__ExecStart start = WB__EXEC_START__INIT;
+        struct seen s = {0};
+        struct peer p;
+        int fd;
+
+        start.user = (char *)(uintptr_t) "me";
+        start.argv = argv;
+        start.env = env;
+        for (size_t i = 0; i < LONG; i++) {
+                memset(text[i], 'A' + (int)i, sizeof(text[i]));
+                argv[i] = (ProtobufCBinaryData){.len = sizeof(text[i]), .data = text[i]};
+        }
+        for (size_t i = 0; i < SHORT; i++)
+                env[i] = (ProtobufCBinaryData){.len = 3, .data = (uint8_t *)(uintptr_t) "A=1"};
+        for (start.n_argv = 1; start.n_argv <= LONG; start.n_argv += LONG - 1) {
+                start.n_env = start.n_argv == LONG ? SHORT : 1;
+                fd = peer_open(&p);
+                CU_ASSERT_EQUAL_FATAL(exec_client_start(p.base, fd, &start, &seeing, &s, &s.x), 0);
+                CU_ASSERT_EQUAL(exec_client_signal(s.x, 15), 0); /* comes behind all of it */
+                CU_ASSERT_EQUAL(hear_start(&p, &start) == 1, start.n_argv == 1);
+                hear_signal(&p, 15);
+                exec_client_free(s.x);
+                peer_close(&p);
+        }
 }
 
 static void test_a_call_ends_at_its_deadline(void)
@@ -392,6 +464,7 @@ int main(void)
                 {"a peer that breaks the rules is left", test_a_peer_that_breaks_the_rules_is_left},
                 {"a handler may free it", test_a_handler_may_free_it},
                 {"what does not fit is not sent", test_what_does_not_fit_is_not_sent},
+                {"a large start goes in pieces", test_a_large_start_goes_in_pieces},
                 {"a call ends at its deadline", test_a_call_ends_at_its_deadline},
                 CU_TEST_INFO_NULL,
         };

@@ -54,6 +54,28 @@ static void test_arguments_are_bytes_without_nul(void)
         CU_ASSERT_FALSE(exec_survives("", 0, 0));
 }
 
+static bool more_survives(const char *argument, size_t n, const char *variable)
+{
+        Wb__ToAgent m = WB__TO_AGENT__INIT;
+        Wb__ExecStartMore more = WB__EXEC_START_MORE__INIT;
+        ProtobufCBinaryData argv = {.len = n, .data = (uint8_t *)(uintptr_t)argument};
+        ProtobufCBinaryData env = {.len = strlen(variable), .data = (uint8_t *)(uintptr_t)variable};
+
+        more.argv = &argv;
+        more.env = &env;
+        more.n_argv = more.n_env = 1;
+        m.body_case = WB__TO_AGENT__BODY_EXEC_START_MORE;
+        m.exec_start_more = &more;
+        return survives(&m);
+}
+
+static void test_the_rest_of_a_start_has_the_same_bounds(void)
+{
+        CU_ASSERT_TRUE(more_survives("\xff\x01 x", 4, "A=\xff"));
+        CU_ASSERT_FALSE(more_survives("a\0b", 3, "A=1"));
+        CU_ASSERT_FALSE(more_survives("a", 1, ""));
+}
+
 /* 400,000 empty arguments are 800 KB on the wire and would be 20 MB in memory. */
 static void test_many_small_items_are_refused(void)
 {
@@ -289,6 +311,7 @@ int main(void)
 {
         CU_TestInfo tests[] = {
                 {"arguments are bytes without NUL", test_arguments_are_bytes_without_nul},
+                {"the rest of a start has the same bounds", test_the_rest_of_a_start_has_the_same_bounds},
                 {"many small items are refused", test_many_small_items_are_refused},
                 {"what is resized has a path", test_what_is_resized_has_a_path},
                 {"the ceiling is one that is known", test_the_ceiling_is_one_that_is_known},
