@@ -8,18 +8,21 @@
 #include <string.h>
 
 #include <mbedtls/base64.h>
-#include <mbedtls/md.h>
-#include <mbedtls/pk.h>
 
-#define BASE64_BYTES(n) (4 * (((n) + 2) / 3) + 1)
+#include "proto/base/cleanup.h"
+
+#define PEM_BEGIN "-----BEGIN PUBLIC KEY-----\n"
+#define PEM_END   "\n-----END PUBLIC KEY-----\n"
+
+#define SIGNATURE_TEXT_BYTES (4 * ((P256_SIGNATURE_MAX_BYTES + 2) / 3) + 1)
 
 size_t audit_checkpoint_statement(const struct audit_checkpoint *c, char ret_text[AUDIT_STATEMENT_MAX_BYTES])
 {
-        char previous[AUDIT_HASH_TEXT_BYTES], after[AUDIT_HASH_TEXT_BYTES];
+        char previous[SHA256_TEXT_BYTES], after[SHA256_TEXT_BYTES];
         int n;
 
-        audit_hash_format(&c->previous, previous);
-        audit_hash_format(&c->after_hash, after);
+        sha256_text(c->previous.bytes, previous);
+        sha256_text(c->after_hash.bytes, after);
         n = snprintf(ret_text, AUDIT_STATEMENT_MAX_BYTES,
                 "wbbroker audit checkpoint\nseq %" PRIu64 "\nts %s\nprevious %s\nafter %" PRIu64 " %s\n", c->seq, c->ts,
                 previous, c->after, after);
@@ -27,70 +30,80 @@ size_t audit_checkpoint_statement(const struct audit_checkpoint *c, char ret_tex
         return (size_t)n;
 }
 
-int audit_checkpoint_digest(const struct audit_checkpoint *c, uint8_t ret_sha256[32])
+/* What stands between the lines of the PEM, as one line. */
+static int take_key(const struct p256_key *key, struct audit_checkpoint *c)
 {
-        const mbedtls_md_info_t *sha256 = mbedtls_md_info_from_type(MBEDTLS_MD_SHA256);
-        char text[AUDIT_STATEMENT_MAX_BYTES];
-        size_t n = audit_checkpoint_statement(c, text);
-
-        return sha256 && mbedtls_md(sha256, (const unsigned char *)text, n, ret_sha256) == 0 ? 0 : -ENOTSUP;
-}
-
-/* RFC 5480: all that stands before the 64 bytes of an uncompressed point on P-256. */
-static const uint8_t p256_head[] = {0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06,
-        0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00, 0x04};
-
-bool audit_key_is_p256(const uint8_t *der, size_t n)
-{
-        return n == sizeof(p256_head) + 64 && memcmp(der, p256_head, sizeof(p256_head)) == 0;
-}
-
-int audit_checkpoint_check(const struct audit_checkpoint *c)
-{
-        mbedtls_pk_context key;
-        uint8_t digest[32];
-        int r = audit_checkpoint_digest(c, digest);
+        char pem[P256_PEM_MAX_BYTES];
+        size_t n = 0;
+        int r = p256_write_public(key, pem);
 
         if (r < 0)
                 return r;
-        mbedtls_pk_init(&key);
-        if (!audit_key_is_p256(c->key, c->key_n) || mbedtls_pk_parse_public_key(&key, c->key, c->key_n) != 0 ||
-                mbedtls_pk_verify(&key, MBEDTLS_MD_SHA256, digest, sizeof(digest), c->signature, c->signature_n) != 0)
-                r = -EKEYREJECTED;
-        mbedtls_pk_free(&key);
-        return r;
+        if (strncmp(pem, PEM_BEGIN, sizeof(PEM_BEGIN) - 1) != 0)
+                return -EIO;
+        for (const char *p = pem + sizeof(PEM_BEGIN) - 1; *p && *p != '-'; p++) {
+                if (*p == '\n')
+                        continue;
+                if (n == sizeof(c->key) - 1)
+                        return -EIO;
+                c->key[n++] = *p;
+        }
+        c->key[n] = '\0';
+        return 0;
+}
+
+int audit_checkpoint_sign(struct audit_checkpoint *c, const struct p256_key *key)
+{
+        char text[AUDIT_STATEMENT_MAX_BYTES];
+        size_t n = audit_checkpoint_statement(c, text);
+        int r = take_key(key, c);
+
+        return r < 0 ? r : p256_sign(key, text, n, c->signature, &c->signature_n);
+}
+
+int audit_checkpoint_check(const struct audit_checkpoint *c, uint8_t ret_fingerprint[SHA256_BYTES])
+{
+        _cleanup_(p256_freep) struct p256_key *key = NULL;
+        char pem[sizeof(PEM_BEGIN) + AUDIT_KEY_TEXT_BYTES + sizeof(PEM_END)], text[AUDIT_STATEMENT_MAX_BYTES];
+        size_t n = audit_checkpoint_statement(c, text);
+        int pem_n = snprintf(pem, sizeof(pem), PEM_BEGIN "%s" PEM_END, c->key);
+        int r = p256_read_public(pem, (size_t)pem_n, &key);
+
+        if (r == 0)
+                r = p256_verify(key, text, n, c->signature, c->signature_n);
+        if (r == 0)
+                p256_fingerprint(key, ret_fingerprint);
+        return r == P256_E_NO || r == -EBADMSG ? -EKEYREJECTED : r;
 }
 
 size_t audit_checkpoint_line(const struct audit_checkpoint *c, char to[AUDIT_CHECKPOINT_MAX_BYTES])
 {
-        char previous[AUDIT_HASH_TEXT_BYTES], after[AUDIT_HASH_TEXT_BYTES];
-        unsigned char key[BASE64_BYTES(AUDIT_KEY_MAX_BYTES)], signature[BASE64_BYTES(AUDIT_SIGNATURE_MAX_BYTES)];
+        char previous[SHA256_TEXT_BYTES], after[SHA256_TEXT_BYTES];
+        unsigned char signature[SIGNATURE_TEXT_BYTES];
         size_t unused;
         int n;
 
-        audit_hash_format(&c->previous, previous);
-        audit_hash_format(&c->after_hash, after);
-        /* There is room for the longest. */
-        n = mbedtls_base64_encode(key, sizeof(key), &unused, c->key, c->key_n) +
-            mbedtls_base64_encode(signature, sizeof(signature), &unused, c->signature, c->signature_n);
-        assert(n == 0);
+        sha256_text(c->previous.bytes, previous);
+        sha256_text(c->after_hash.bytes, after);
+        n = mbedtls_base64_encode(signature, sizeof(signature), &unused, c->signature, c->signature_n);
+        assert(n == 0); /* there is room for the longest */
         n = snprintf(to, AUDIT_CHECKPOINT_MAX_BYTES,
                 "{\"seq\":%" PRIu64 ",\"ts\":\"%s\",\"event\":\"%s\",\"previous\":\"%s\",\"after\":%" PRIu64
                 ",\"after_hash\":\"%s\",\"key\":\"%s\",\"sig\":\"%s\"",
-                c->seq, c->ts, audit_event_name(AUDIT_CHECKPOINT), previous, c->after, after, (const char *)key,
+                c->seq, c->ts, audit_event_name(AUDIT_CHECKPOINT), previous, c->after, after, c->key,
                 (const char *)signature);
         assert(n > 0 && (size_t)n < AUDIT_CHECKPOINT_MAX_BYTES);
         return (size_t)n;
 }
 
-int audit_base64_parse(const char *text, uint8_t *ret_bytes, size_t room, uint32_t *ret_n)
+int audit_checkpoint_parse_signature(const char *text, struct audit_checkpoint *c)
 {
-        size_t n = strlen(text), got = 0;
+        size_t n = strlen(text);
 
         if (n % 4 != 0 || strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") != n)
                 return -EBADMSG;
-        if (mbedtls_base64_decode(ret_bytes, room, &got, (const unsigned char *)text, n) != 0)
+        if (mbedtls_base64_decode(
+                    c->signature, sizeof(c->signature), &c->signature_n, (const unsigned char *)text, n) != 0)
                 return -EBADMSG;
-        *ret_n = (uint32_t)got;
         return 0;
 }

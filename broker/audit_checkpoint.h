@@ -24,15 +24,14 @@
  * signed once, because the next signature names it.
  */
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "broker/audit_record.h"
 #include "proto/base/clock.h"
+#include "proto/base/p256.h"
 
-#define AUDIT_KEY_MAX_BYTES       96u /* the SubjectPublicKeyInfo of a P-256 key has 91 */
-#define AUDIT_SIGNATURE_MAX_BYTES 80u /* an ECDSA signature of P-256 has at most 72 */
+#define AUDIT_KEY_TEXT_BYTES 125u /* the 91 bytes of such a DER, and a NUL */
 
 struct audit_checkpoint {
         uint64_t seq;
@@ -40,26 +39,27 @@ struct audit_checkpoint {
         struct audit_hash previous;
         uint64_t after;
         struct audit_hash after_hash;
-        uint8_t key[AUDIT_KEY_MAX_BYTES];
-        uint8_t signature[AUDIT_SIGNATURE_MAX_BYTES];
-        uint32_t key_n;
-        uint32_t signature_n;
+        char key[AUDIT_KEY_TEXT_BYTES];
+        uint8_t signature[P256_SIGNATURE_MAX_BYTES];
+        size_t signature_n;
 };
 
-/* The lines that are signed, and their SHA-256. */
+/* The lines that are signed. */
 #define AUDIT_STATEMENT_MAX_BYTES 320u
 size_t audit_checkpoint_statement(const struct audit_checkpoint *c, char ret_text[AUDIT_STATEMENT_MAX_BYTES]);
-int audit_checkpoint_digest(const struct audit_checkpoint *c, uint8_t ret_sha256[32]); /* 0 or -ENOTSUP */
 
-/* The DER of a public key on P-256, the point uncompressed: the one form that the broker writes. */
-bool audit_key_is_p256(const uint8_t *der, size_t n);
+/* Sets key and signature. 0 or a negative errno. */
+int audit_checkpoint_sign(struct audit_checkpoint *c, const struct p256_key *key);
 
-/* Is it signed by the key that it names? 0; -EKEYREJECTED (it is not, or that is no P-256 key); -ENOTSUP. */
-int audit_checkpoint_check(const struct audit_checkpoint *c);
+/*
+ * Is it signed by the key that it names? 0 with the key's fingerprint (p256_fingerprint()); -EKEYREJECTED (it is not,
+ * or that is no key on P-256); another negative errno.
+ */
+int audit_checkpoint_check(const struct audit_checkpoint *c, uint8_t ret_fingerprint[SHA256_BYTES]);
 
 /* Its line up to the tail. */
 #define AUDIT_CHECKPOINT_MAX_BYTES 1024u
 size_t audit_checkpoint_line(const struct audit_checkpoint *c, char to[AUDIT_CHECKPOINT_MAX_BYTES]);
 
-/* Base64 as it stands in `key` and `sig`: strict, no spaces. 0 or -EBADMSG. */
-int audit_base64_parse(const char *text, uint8_t *ret_bytes, size_t room, uint32_t *ret_n);
+/* `sig` as it stands there: strict base64. 0 or -EBADMSG. */
+int audit_checkpoint_parse_signature(const char *text, struct audit_checkpoint *c);

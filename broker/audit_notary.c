@@ -22,7 +22,7 @@
 struct audit_notary {
         int sock;
         int dir_fd;
-        struct audit_key *key;
+        struct p256_key *key;
         uint64_t seq; /* of the last record that was vouched for; 0: none yet */
         struct audit_hash hash;
 };
@@ -61,10 +61,10 @@ static int load_head(struct audit_notary *n)
 
 static int save_head(struct audit_notary *n, uint64_t seq, const struct audit_hash *hash)
 {
-        char digits[AUDIT_HASH_TEXT_BYTES], text[HEAD_MAX_BYTES];
+        char digits[SHA256_TEXT_BYTES], text[HEAD_MAX_BYTES];
         int r;
 
-        audit_hash_format(hash, digits);
+        sha256_text(hash->bytes, digits);
         (void)snprintf(text, sizeof(text), "%" PRIu64 " %s\n", seq, digits);
         r = audit_state_write(n->dir_fd, HEAD_NAME, 0644, text);
         if (r < 0)
@@ -100,7 +100,7 @@ void audit_notary_free(struct audit_notary *n)
 {
         if (!n)
                 return;
-        audit_key_free(n->key);
+        p256_free(n->key);
         close_fd(n->dir_fd);
         close_fd(n->sock);
         free(n);
@@ -113,9 +113,6 @@ int audit_notary_fd(const struct audit_notary *n)
 
 static int vouch(struct audit_notary *n, const struct audit_question *q, struct audit_checkpoint *ret)
 {
-        const uint8_t *key;
-        uint8_t digest[32];
-        size_t key_n;
         int r;
 
         if (q->seq == 0)
@@ -125,12 +122,7 @@ static int vouch(struct audit_notary *n, const struct audit_question *q, struct 
         ret->previous = q->previous;
         ret->after = n->seq;
         ret->after_hash = n->hash;
-        key = audit_key_public(n->key, &key_n);
-        memcpy(ret->key, key, key_n);
-        ret->key_n = (uint32_t)key_n;
-        r = audit_checkpoint_digest(ret, digest);
-        if (r == 0)
-                r = audit_key_sign(n->key, digest, ret->signature, &ret->signature_n);
+        r = audit_checkpoint_sign(ret, n->key);
         /* Remembered before it is told: nobody has a signature that the next will not name. */
         return r == 0 ? save_head(n, q->seq - 1, &q->previous) : r;
 }

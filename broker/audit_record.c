@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <mbedtls/md.h>
-
 #include "broker/json_escape.h"
 #include "proto/base/clock.h"
 
@@ -91,24 +89,14 @@ static char *put_number_if(char *to, const char *key, uint64_t value)
         return value ? put_number(to, key, value) : to;
 }
 
-static char *put_hex(char *to, const uint8_t *digest)
-{
-        static const char digits[] = "0123456789abcdef";
-
-        for (size_t i = 0; i < sizeof(struct audit_hash); i++) {
-                *to++ = digits[digest[i] >> 4];
-                *to++ = digits[digest[i] & 15];
-        }
-        return to;
-}
-
 static char *put_digest(char *to, const char *key, const uint8_t *digest)
 {
         if (!digest)
                 return to;
         to = put_key(to, key);
         *to++ = '"';
-        to = put_hex(to, digest);
+        sha256_text(digest, to);
+        to += HASH_DIGITS;
         *to++ = '"';
         return to;
 }
@@ -178,26 +166,20 @@ int audit_record_seq(const char *line, size_t n, uint64_t *ret)
 
 int audit_record_hash(const struct audit_hash *before, const char *text, size_t n, struct audit_hash *ret)
 {
-        const mbedtls_md_info_t *sha256 = mbedtls_md_info_from_type(MBEDTLS_MD_SHA256);
-        char head[HASH_DIGITS + 1];
-        mbedtls_md_context_t context;
-        bool ok;
+        char head[SHA256_TEXT_BYTES];
+        const struct iovec parts[] = {
+                {.iov_base = head, .iov_len = sizeof(head)}, {.iov_base = (char *)(uintptr_t)text, .iov_len = n}};
 
-        *put_hex(head, before->bytes) = '\n';
-        mbedtls_md_init(&context);
-        ok = sha256 && mbedtls_md_setup(&context, sha256, 0) == 0 && mbedtls_md_starts(&context) == 0 &&
-             mbedtls_md_update(&context, (const unsigned char *)head, sizeof(head)) == 0 &&
-             mbedtls_md_update(&context, (const unsigned char *)text, n) == 0 &&
-             mbedtls_md_finish(&context, ret->bytes) == 0;
-        mbedtls_md_free(&context);
-        return ok ? 0 : -ENOTSUP;
+        sha256_text(before->bytes, head);
+        head[HASH_DIGITS] = '\n';
+        return sha256_parts(parts, 2, ret->bytes);
 }
 
 void audit_record_tail(const struct audit_hash *hash, char *to)
 {
         memcpy(to, HASH_KEY, sizeof(HASH_KEY) - 1);
-        to = put_hex(to + sizeof(HASH_KEY) - 1, hash->bytes);
-        memcpy(to, HASH_END, sizeof(HASH_END) - 1);
+        sha256_text(hash->bytes, to + sizeof(HASH_KEY) - 1);
+        memcpy(to + sizeof(HASH_KEY) - 1 + HASH_DIGITS, HASH_END, sizeof(HASH_END) - 1);
 }
 
 int audit_record_split(const char *line, size_t n, size_t *ret_n, struct audit_hash *ret_hash)
@@ -214,30 +196,12 @@ int audit_record_split(const char *line, size_t n, size_t *ret_n, struct audit_h
         return 0;
 }
 
-void audit_hash_format(const struct audit_hash *hash, char ret_text[AUDIT_HASH_TEXT_BYTES])
-{
-        *put_hex(ret_text, hash->bytes) = '\0';
-}
-
-/* 0 to 15, or -1. */
-static int digit_value(char c)
-{
-        return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int audit_hash_parse(const char *text, size_t n, struct audit_hash *ret)
 {
         struct audit_hash hash;
 
-        if (n != HASH_DIGITS)
+        if (n != HASH_DIGITS || sha256_parse(text, hash.bytes) < 0)
                 return -EBADMSG;
-        for (size_t i = 0; i < sizeof(hash.bytes); i++) {
-                int high = digit_value(text[2 * i]), low = digit_value(text[2 * i + 1]);
-
-                if (high < 0 || low < 0)
-                        return -EBADMSG;
-                hash.bytes[i] = (uint8_t)(high << 4 | low);
-        }
         *ret = hash;
         return 0;
 }

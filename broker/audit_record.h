@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "broker/audit.h"
+#include "proto/base/sha256.h"
 
 /* Of what audit_record_head() writes. */
 #define AUDIT_HEAD_MAX_BYTES 80u
@@ -28,10 +29,8 @@
 #define AUDIT_LINE_MAX_BYTES (512u * 1024u)
 
 struct audit_hash {
-        uint8_t bytes[32];
+        uint8_t bytes[SHA256_BYTES];
 };
-
-#define AUDIT_HASH_TEXT_BYTES 65u /* with the NUL */
 
 /* Never less than what audit_record_body() will write. */
 size_t audit_record_room(const struct audit_record *record);
@@ -53,8 +52,6 @@ void audit_record_tail(const struct audit_hash *hash, char *to);
 
 /* A line without its newline, taken apart: *ret_n is its length up to the tail. 0 or -EBADMSG. */
 int audit_record_split(const char *line, size_t n, size_t *ret_n, struct audit_hash *ret_hash);
-
-void audit_hash_format(const struct audit_hash *hash, char ret_text[AUDIT_HASH_TEXT_BYTES]);
 
 /* 64 lower-case digits and nothing else. 0 or -EBADMSG. */
 int audit_hash_parse(const char *text, size_t n, struct audit_hash *ret);

@@ -18,6 +18,24 @@ int sha256_bytes(const void *bytes, size_t n, uint8_t ret_digest[SHA256_BYTES])
         return sha256 && mbedtls_md(sha256, bytes, n, ret_digest) == 0 ? 0 : -ENOTSUP;
 }
 
+int sha256_parts(const struct iovec *parts, size_t parts_n, uint8_t ret_digest[SHA256_BYTES])
+{
+        const mbedtls_md_info_t *sha256 = mbedtls_md_info_from_type(MBEDTLS_MD_SHA256);
+        mbedtls_md_context_t context;
+        int r;
+
+        mbedtls_md_init(&context);
+        r = sha256 ? mbedtls_md_setup(&context, sha256, 0) : -1;
+        if (r == 0)
+                r = mbedtls_md_starts(&context);
+        for (size_t i = 0; i < parts_n && r == 0; i++)
+                r = mbedtls_md_update(&context, parts[i].iov_base, parts[i].iov_len);
+        if (r == 0)
+                r = mbedtls_md_finish(&context, ret_digest);
+        mbedtls_md_free(&context);
+        return r == 0 ? 0 : -ENOTSUP;
+}
+
 static int hash_file(mbedtls_md_context_t *context, int fd, uint64_t most_bytes, int copy_fd, uint64_t *ret_bytes)
 {
         unsigned char bytes[READ_BYTES];

@@ -5,12 +5,14 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #define SHA256_BYTES      32u
 #define SHA256_TEXT_BYTES 65u /* lower-case hex and a NUL */
 
-/* 0 or -ENOTSUP. */
+/* 0 or -ENOTSUP. The second: of the parts one behind the other. */
 int sha256_bytes(const void *bytes, size_t n, uint8_t ret_digest[SHA256_BYTES]);
+int sha256_parts(const struct iovec *parts, size_t parts_n, uint8_t ret_digest[SHA256_BYTES]);
 
 /*
  * A file from its beginning, by pread(): the descriptor's offset stays. copy_fd, if not negative, gets exactly the

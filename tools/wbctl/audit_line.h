@@ -31,8 +31,9 @@ struct audit_line {
 };
 
 /*
- * 0, or AUDIT_LINE_E_MALFORMED: no JSON object, a key twice, a field of another type or out of range, an event, reason
- * or via that the broker does not write, or no seq, ts or event. Unknown fields are let be. text needs no NUL.
+ * 0, or AUDIT_LINE_E_MALFORMED: longer than AUDIT_LINE_MAX_BYTES, no JSON object, a key twice, a field of another type
+ * or out of range, an event, reason or via that the broker does not write, or no seq, ts or event. Unknown fields are
+ * let be. text needs no NUL.
  */
 #define AUDIT_LINE_E_MALFORMED 1
 int audit_line_parse(const char *text, size_t n, struct audit_line *ret);

@@ -9,6 +9,7 @@
 #include "proto/base/log.h"
 #include "proto/base/options.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/offline.h"
 #include "tools/wbctl/policy_file.h"
 
 DEFINE_CLEANUP(struct policy *, policy_unref);
@@ -118,24 +119,10 @@ static int parse_question(const struct why_options *o, const char *target, struc
 
 static void decide(const struct policy *policy, struct question *q)
 {
-        static const struct floor floor = {0};
-        struct request request = q->request;
-        struct decision *d = &q->decision;
-
-        if (q->is_malformed) {
-                *d = (struct decision){.reason = REASON_MALFORMED_REQUEST, .rule = DECISION_NO_RULE};
-                return;
-        }
-        if (request.via == VIA_DNS)
-                request.port = 0; /* a question names none */
-        policy_decide(policy, &floor, &request, false, d);
-        if (d->reason != REASON_ALLOWED || request.host.kind != HOST_NAME)
-                return;
-        d->reason = policy_decide_addresses(&floor, q->addresses, q->addresses_n, &d->floor);
-        if (d->reason != REASON_ALLOWED) {
-                d->rule = DECISION_NO_RULE;
-                d->inspect = false;
-        }
+        if (q->is_malformed)
+                q->decision = (struct decision){.reason = REASON_MALFORMED_REQUEST, .rule = DECISION_NO_RULE};
+        else
+                offline_decide(policy, &q->request, false, q->addresses, q->addresses_n, &q->decision);
 }
 
 /* The host in its canonical spelling; a malformed one as given, with what is not printable ASCII escaped. */

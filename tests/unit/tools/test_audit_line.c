@@ -43,7 +43,10 @@ static void test_a_record_comes_back(void)
         record.duration_ms = 5;
         n = audit_record_head(7, TS_NS, text);
         n += audit_record_body(&record, text + n);
+        audit_record_tail(&(struct audit_hash){.bytes = {0xab}}, text + n);
+        n += AUDIT_TAIL_BYTES;
         CU_ASSERT_EQUAL_FATAL(audit_line_parse(text, n - 1, &line), 0);
+        CU_ASSERT_NSTRING_EQUAL(line.hash, "ab00", 4);
         CU_ASSERT_EQUAL(line.seq, 7);
         CU_ASSERT_EQUAL(line.ts_ns, TS_NS);
         CU_ASSERT_EQUAL(line.event, AUDIT_EGRESS_DENY);
