@@ -11,6 +11,7 @@
 
 #include <event2/event.h>
 #include <event2/thread.h>
+#include <jansson.h>
 
 #include "broker/capacity.h"
 #include "broker/clock_check.h"
@@ -25,6 +26,7 @@
 #include "broker/settings.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
+#include "proto/base/wipe.h"
 #include "proto/wire/limits.h"
 
 struct broker {
@@ -284,7 +286,7 @@ static int open_loop(struct broker *b, int control_fd)
         b->registry.vsock_listens = b->vsock_fd >= 0;
         b->registry.rules = &b->loaded.setup->config->wall;
         b->registry.clock_check_s = b->loaded.setup->config->clock_check_s;
-        r = control_new(&b->registry, control_fd, &b->control);
+        r = control_new(&b->registry, control_fd, CONTROL_IDLE_MS, &b->control);
         if (r < 0)
                 return log_errno(r, "cannot serve the control socket");
         if (clock_keeper_new(&b->registry, &b->clocks) < 0)
@@ -370,6 +372,7 @@ int broker_run(void)
         (void)signal(SIGPIPE, SIG_IGN);
         (void)signal(SIGXFSZ, SIG_IGN);
         (void)evthread_use_pthreads();
+        json_set_alloc_funcs(malloc, wipe_free); /* requests bring secrets */
         r = set_up(&b);
         if (r == 0)
                 r = monitor_tell(b.monitor, IPC_READY, 0);

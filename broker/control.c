@@ -14,6 +14,7 @@
 #include "broker/listener.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
+#include "proto/base/wipe.h"
 
 /* A connection, and the one request of it that is under way: both live until both are done. */
 struct control_request {
@@ -23,22 +24,53 @@ struct control_request {
         bool busy;                  /* an answer is owed */
         bool wants_reload;
         bool ends; /* closed once what is queued is written */
+        struct event *idle;
 };
 TAILQ_HEAD(request_list, control_request);
 
 struct control {
         struct registry *registry;
         struct listener *listener; /* NULL: stopped */
+        uint64_t idle_ms;
         struct request_list peers;
         size_t peers_n;
 };
+
+/* Takes n bytes out of the buffer, and wipes the library's own copy: a request may hold secrets. to may be NULL. */
+static void take_bytes(struct evbuffer *in, size_t n, char *to)
+{
+        while (n > 0) {
+                struct evbuffer_iovec part;
+                size_t part_n;
+
+                (void)evbuffer_peek(in, (ssize_t)n, NULL, &part, 1);
+                part_n = part.iov_len < n ? part.iov_len : n;
+                if (to)
+                        to = mempcpy(to, part.iov_base, part_n);
+                explicit_bzero(part.iov_base, part_n);
+                (void)evbuffer_drain(in, part_n);
+                n -= part_n;
+        }
+}
+
+static void free_stream(struct control_request *p)
+{
+        struct evbuffer *in = p->stream ? bufferevent_get_input(p->stream) : NULL;
+
+        if (!in)
+                return;
+        take_bytes(in, evbuffer_get_length(in), NULL);
+        bufferevent_free(p->stream);
+        p->stream = NULL;
+}
 
 static void free_peer(struct control_request *p)
 {
         TAILQ_REMOVE(&p->control->peers, p, link);
         p->control->peers_n--;
-        if (p->stream)
-                bufferevent_free(p->stream);
+        free_stream(p);
+        if (p->idle)
+                event_free(p->idle);
         free(p);
 }
 
@@ -49,16 +81,25 @@ static void lose_peer(struct control_request *p)
                 free_peer(p);
                 return;
         }
-        bufferevent_free(p->stream);
-        p->stream = NULL;
+        free_stream(p);
 }
 
+/* The next request is looked for when this is written. */
 static void send_answer(struct control_request *p, json_t *answer)
 {
         _cleanup_free_ char *text = json_dumps(answer, JSON_COMPACT);
 
         if (!text || evbuffer_add_printf(bufferevent_get_output(p->stream), "%s\n", text) < 0)
                 p->ends = true;
+}
+
+/* The time runs over whatever the peer sends that is no whole request, and over an answer that it does not take. */
+static void wait_for_request(struct control_request *p)
+{
+        const uint64_t ms = p->control->idle_ms;
+        const struct timeval tv = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+
+        (void)event_add(p->idle, &tv);
 }
 
 void control_answer(struct control_request *request, json_t *answer)
@@ -68,11 +109,10 @@ void control_answer(struct control_request *request, json_t *answer)
         p->busy = false;
         if (p->stream)
                 send_answer(p, answer);
+        wait_for_request(p);
         json_decref(answer);
         if (!p->stream)
                 free_peer(p);
-        else
-                bufferevent_trigger(p->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
 void control_want_reload(struct control_request *request)
@@ -101,27 +141,41 @@ static void take_line(struct control_request *p, const char *line, size_t n)
         json_t *body = json_loadb(line, n, JSON_REJECT_DUPLICATES, &error);
 
         p->busy = true;
+        (void)event_del(p->idle);
         if (json_is_object(body))
                 control_operate(p->control->registry, body, p);
         else
-                control_answer(p, answer_error("a request is one line with a JSON object: %s",
-                                          body ? "it is something else" : error.text));
+                /* The library's own words may quote the request, and that may be a secret. */
+                control_answer(
+                        p, answer_error("a request is one line with a JSON object; this one is %s from byte %d on",
+                                   body ? "something else" : "no JSON", body ? 0 : error.position));
         json_decref(body);
 }
 
-/* One request at a time: the next line waits until the answer is out. */
+/*
+ * One request at a time: the next line waits until the answer is out, so that a peer that reads none cannot make the
+ * broker hold any number of them.
+ */
 static void take_lines(struct control_request *p)
 {
         struct evbuffer *in = bufferevent_get_input(p->stream);
-        size_t n;
-        _cleanup_free_ char *line = NULL;
+        struct evbuffer_ptr end;
+        _cleanup_(wipe_freep) char *line = NULL;
 
-        if (p->busy || p->ends)
+        if (p->busy || p->ends || evbuffer_get_length(bufferevent_get_output(p->stream)))
                 return;
-        line = evbuffer_readln(in, &n, EVBUFFER_EOL_LF);
-        if (line) {
+        end = evbuffer_search_eol(in, NULL, NULL, EVBUFFER_EOL_LF);
+        if (end.pos >= 0) {
+                size_t n = (size_t)end.pos;
+
+                line = malloc(n + 1);
+                if (!line) {
+                        p->ends = true;
+                        control_answer(p, answer_error("no memory"));
+                        return;
+                }
+                take_bytes(in, n + 1, line);
                 take_line(p, line, n);
-                explicit_bzero(line, n); /* it may hold secrets */
         } else if (evbuffer_get_length(in) >= CONTROL_LINE_MAX_BYTES) {
                 p->ends = true;
                 control_answer(p, answer_error("a request is at most %u bytes", CONTROL_LINE_MAX_BYTES));
@@ -138,8 +192,19 @@ static void on_written(struct bufferevent *stream, void *userdata)
 {
         struct control_request *p = userdata;
 
-        if (p->ends && evbuffer_get_length(bufferevent_get_output(stream)) == 0)
+        if (evbuffer_get_length(bufferevent_get_output(stream)))
+                return;
+        if (p->ends)
                 lose_peer(p);
+        else
+                take_lines(p);
+}
+
+static void on_idle(evutil_socket_t fd, short events, void *userdata)
+{
+        (void)fd;
+        (void)events;
+        lose_peer(userdata);
 }
 
 /* A peer that has sent its last request may still wait for the answer. */
@@ -160,9 +225,13 @@ static void add_peer(struct control *c, int fd)
         struct control_request *p = calloc(1, sizeof(*p));
 
         if (p)
+                p->idle = event_new(c->registry->base, -1, 0, on_idle, p);
+        if (p && p->idle)
                 p->stream = bufferevent_socket_new(c->registry->base, fd, BEV_OPT_CLOSE_ON_FREE);
         if (!p || !p->stream) {
                 close_fd(fd);
+                if (p && p->idle)
+                        event_free(p->idle);
                 free(p);
                 return;
         }
@@ -172,6 +241,7 @@ static void add_peer(struct control *c, int fd)
         bufferevent_setcb(p->stream, on_read, on_written, on_event, p);
         bufferevent_setwatermark(p->stream, EV_READ, 0, CONTROL_LINE_MAX_BYTES);
         (void)bufferevent_enable(p->stream, EV_READ | EV_WRITE);
+        wait_for_request(p);
 }
 
 static void take_peer(void *userdata, int peer)
@@ -184,14 +254,14 @@ static void take_peer(void *userdata, int peer)
                 add_peer(c, peer);
 }
 
-int control_new(struct registry *registry, int listener, struct control **ret)
+int control_new(struct registry *registry, int listener, uint64_t idle_ms, struct control **ret)
 {
         const struct listener_calls calls = {.accept = take_peer};
         struct control *c = calloc(1, sizeof(*c));
         int r = -ENOMEM;
 
         if (c) {
-                *c = (struct control){.registry = registry};
+                *c = (struct control){.registry = registry, .idle_ms = idle_ms};
                 TAILQ_INIT(&c->peers);
                 r = listener_new(registry->base, listener, &calls, c, &c->listener);
         }

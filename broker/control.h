@@ -31,10 +31,13 @@
 #define CONTROL_LINE_MAX_BYTES (8u * 1024u * 1024u) /* a policy of 1 MiB, each byte escaped as \u00XX, and the rest */
 #define CONTROL_PEERS_MAX      64u
 
+/* So long a peer may take from one answer, or from its beginning, to the end of its next request. */
+#define CONTROL_IDLE_MS 60000u
+
 struct control;
 
-/* listener is the control's from here on, also on failure. registry outlives it. */
-int control_new(struct registry *registry, int listener, struct control **ret);
+/* listener is the control's from here on, also on failure. registry outlives it. idle_ms: CONTROL_IDLE_MS. */
+int control_new(struct registry *registry, int listener, uint64_t idle_ms, struct control **ret);
 
 /* Takes no more requests; those under way are still answered. */
 void control_stop(struct control *c);
