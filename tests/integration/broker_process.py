@@ -706,7 +706,8 @@ class Wbctl(Case):
         rows = [line.split() for line in out.splitlines()]
         self.assertEqual([r[1] for r in rows], ["VM", "a", "a", "a"])
         self.assertIn(["a", "egress_deny", "deny", "network_none", "x.example.org:443"], [r[1:6] for r in rows])
-        self.wbctl("audit", "tail", "--dir", self.dir + "/nowhere", code=125)
+        self.assertEqual(self.wbctl("audit", "tail", "--dir", self.dir + "/nowhere", code=125)[0], "")
+        self.assertEqual(len(self.wbctl("audit", "tail", "--dir", self.audit_dir, "-n", "0")[0].splitlines()), 1)
         self.wbctl("audit", "nope", code=2)
 
 

@@ -17,6 +17,7 @@ struct tail_options {
         uint64_t lines;
         bool follow;
         bool json;
+        bool is_headed;
 };
 
 static const struct option_spec tail_specs[] = {
@@ -49,12 +50,21 @@ static bool counts(void *userdata, const char *text)
         return is;
 }
 
+/* Once, and only where there is a log. */
+static void print_head(struct tail_options *o)
+{
+        if (!o->json && !o->is_headed)
+                audit_print_head();
+        o->is_headed = true;
+}
+
 static void print_record(void *userdata, char *text)
 {
-        const struct tail_options *o = userdata;
+        struct tail_options *o = userdata;
         const struct audit_text whole = {.text = text, .n = strlen(text)};
         struct audit_line line;
 
+        print_head(o);
         if (audit_line_parse(text, whole.n, &line) != 0) {
                 printf("(not a record; `wbctl audit verify` says more)\n");
                 return;
@@ -97,9 +107,9 @@ int audit_tail(int argc, char **argv)
                 return options_usage_error(&tail_table, "unexpected argument '%s'", rest[0]);
         if (o.lines > LINES_MAX)
                 return options_usage_error(&tail_table, "-n is at most %u", LINES_MAX);
-        if (!o.json)
-                audit_print_head();
         r = audit_log_last(o.dir, o.lines, counts, print_record, &o, &place);
+        if (r == 0)
+                print_head(&o);
         if (r == 0 && o.follow)
                 r = follow(&o, &place);
         if (r < 0)
