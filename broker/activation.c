@@ -10,6 +10,8 @@
 #include "broker/agent_dial.h"
 #include "broker/clock_check.h"
 #include "broker/proof.h"
+#include "broker/secret_delivery.h"
+#include "broker/vm_secrets.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -40,11 +42,13 @@ struct vm_conversation {
         struct activation_secrets *secrets; /* until they are sent */
         json_t *steps;
         uint64_t generation; /* that this activation gives */
+        enum reason fault;   /* that a failure has: REASON_NOT_READY unless it is another */
 };
 
 static void conversation_free(struct vm_conversation *v)
 {
         v->entry->conversation = NULL;
+        secret_delivery_resume(v->entry);
         agent_dial_done(&v->dial);
         if (v->limit_event)
                 event_free(v->limit_event);
@@ -76,11 +80,11 @@ static void fail(struct vm_conversation *v, const char *format, ...)
         va_end(ap);
         if (e->state == VM_ACTIVATING)
                 (void)registry_set_state(e, VM_CLOSED, e->generation);
-        (void)record_end(v, REASON_NOT_READY, text);
+        (void)record_end(v, v->fault, text);
         log_error("VM '%s': %s failed: %s", e->config.name, what, text);
         answer = answer_error("%s failed: %s; egress stays closed", what, text);
         (void)json_object_set(answer, "steps", v->steps);
-        (void)json_object_set_new(answer, "reason", json_string(reason_info(REASON_NOT_READY)->name));
+        (void)json_object_set_new(answer, "reason", json_string(reason_info(v->fault)->name));
         conversation_free(v);
         control_answer(request, answer);
 }
@@ -91,20 +95,23 @@ static void succeed(struct vm_conversation *v)
         struct control_request *request = v->request;
         char proof[PROOF_TEXT_BYTES];
         json_t *answer;
-        uint64_t generation_before = e->generation;
         int r;
 
-        if (v->wish == VM_ACTIVATE)
-                e->generation = v->generation;
         proof_print(e, "isolation: ", e->wall.message, proof);
-        r = record_end(v, REASON_ALLOWED, v->wish == VM_ACTIVATE ? proof : NULL);
-        e->generation = generation_before;
+        if (v->wish == VM_ACTIVATE)
+                r = registry_record_of(e, v->generation, AUDIT_ACTIVATE, REASON_ALLOWED, proof);
+        else
+                r = registry_record(e, AUDIT_QUIESCE, REASON_ALLOWED, NULL);
         if (r >= 0 && v->wish == VM_ACTIVATE)
                 r = registry_set_state(e, VM_OPEN, v->generation);
         if (r < 0) {
                 fail(v, "it cannot be recorded, or egress cannot be opened: %s", strerrordesc_np(-r));
                 return;
         }
+        if (v->wish == VM_ACTIVATE)
+                vm_secrets_activated(e);
+        else
+                vm_secrets_quiesced(e);
         log_info("VM '%s': %s, generation %llu", e->config.name, v->wish == VM_ACTIVATE ? "activated" : "quiesced",
                 (unsigned long long)e->generation);
         answer = json_pack("{s:b, s:I, s:O}", "ok", 1, "generation", (json_int_t)e->generation, "steps", v->steps);
@@ -118,11 +125,12 @@ void vm_conversation_cancel(struct vm_entry *e)
         struct control_request *request;
 
         clock_check_cancel(e);
-        if (!v)
-                return;
-        request = v->request;
-        conversation_free(v);
-        control_answer(request, answer_error("the VM was removed or revoked meanwhile"));
+        if (v) {
+                request = v->request;
+                conversation_free(v);
+                control_answer(request, answer_error("the VM was removed or revoked meanwhile"));
+        }
+        secret_delivery_cancel(e);
 }
 
 static void on_limit(evutil_socket_t fd, short events, void *userdata)
@@ -261,12 +269,13 @@ static int draw(uint8_t *to, size_t n)
         return getrandom(to, n, 0) == (ssize_t)n ? 0 : -EIO;
 }
 
-static int send_activate(struct vm_conversation *v)
+static int send_activate(struct vm_conversation *v, struct refusal *ret_refusal)
 {
         uint8_t seed[WB_SEED_BYTES], nonce[WB_NONCE_BYTES];
         uint32_t ports[NETWORK_PORTS_MAX];
         Wb__Activate activate = WB__ACTIVATE__INIT;
         Wb__Network network = WB__NETWORK__INIT;
+        struct vm_secrets_sent sent = {0};
         Wb__ToAgent m = WB__TO_AGENT__INIT;
         int r = draw(seed, sizeof(seed));
 
@@ -282,24 +291,29 @@ static int send_activate(struct vm_conversation *v)
         activate.generation = v->generation;
         activate.set_clock = v->entry->config.transport != TRANSPORT_UNIX;
         activate.network = &network;
-        activation_secrets_fill(v->secrets, &activate);
+        r = vm_secrets_activate(v->entry, v->generation, v->secrets, &sent, &activate, ret_refusal);
         m.body_case = WB__TO_AGENT__BODY_ACTIVATE;
         m.activate = &activate;
-        r = client_send(v->client, &m);
+        if (r == 0)
+                r = client_send(v->client, &m);
+        if (r == -EMSGSIZE)
+                (void)snprintf(ret_refusal->message, sizeof(ret_refusal->message),
+                        "the secrets are more than fit in one message");
         explicit_bzero(seed, sizeof(seed));
         activation_secrets_free(v->secrets);
         v->secrets = NULL;
         return r;
 }
 
-static int send_opening(struct vm_conversation *v)
+/* On failure *ret_refusal may have a message that says more than the errno. */
+static int send_opening(struct vm_conversation *v, struct refusal *ret_refusal)
 {
         Wb__InfoRequest info = WB__INFO_REQUEST__INIT;
         Wb__Quiesce quiesce = WB__QUIESCE__INIT;
         Wb__ToAgent m = WB__TO_AGENT__INIT;
 
         if (v->stage == STAGE_MAIN && v->wish == VM_ACTIVATE)
-                return send_activate(v);
+                return send_activate(v, ret_refusal);
         if (v->stage == STAGE_INFO) {
                 m.body_case = WB__TO_AGENT__BODY_INFO;
                 m.info = &info;
@@ -326,6 +340,7 @@ static void on_dialled(void *userdata, int result)
 {
         static const struct client_handler handler = {.message = on_message, .closed = on_closed};
         struct vm_conversation *v = userdata;
+        struct refusal refusal = {.reason = REASON_NOT_READY};
         int r;
 
         if (result < 0) {
@@ -336,8 +351,11 @@ static void on_dialled(void *userdata, int result)
         if (r == 0)
                 r = limit_stage(v);
         if (r == 0)
-                r = send_opening(v);
-        if (r < 0)
+                r = send_opening(v, &refusal);
+        v->fault = refusal.reason;
+        if (r < 0 && refusal.message[0])
+                fail(v, "%s", refusal.message);
+        else if (r < 0)
                 fail(v, "cannot speak with the agent: %s", strerrordesc_np(-r));
 }
 
@@ -358,7 +376,7 @@ static struct vm_conversation *conversation_new(struct vm_entry *e, enum vm_wish
 
         if (!v)
                 return NULL;
-        *v = (struct vm_conversation){.entry = e, .wish = wish, .request = request};
+        *v = (struct vm_conversation){.entry = e, .wish = wish, .request = request, .fault = REASON_NOT_READY};
         v->stage = wish == VM_ACTIVATE ? STAGE_INFO : STAGE_MAIN;
         v->steps = json_array();
         v->limit_event = event_new(e->registry->base, -1, 0, on_limit, v);
@@ -405,6 +423,7 @@ void activation_start(
                 return;
         }
         v->secrets = secrets;
+        secret_delivery_pause(e);
         /* Closed before the guest is spoken to: what it does meanwhile goes nowhere. */
         r = registry_set_state(e, wish == VM_ACTIVATE ? VM_ACTIVATING : VM_QUIESCED, e->generation);
         if (r < 0)

@@ -2,21 +2,16 @@
 #include "broker/activation_secrets.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include <mbedtls/base64.h>
-
+#include "broker/secret_value.h"
 #include "proto/base/cleanup.h"
 #include "proto/wire/limits.h"
 
 struct activation_secrets {
-        uint8_t *memory; /* the values, one behind the other */
-        size_t memory_bytes;
-        size_t used_bytes;
         size_t n;
+        struct secret_value values[WB_SECRETS_MAX];
         Wb__Secret items[WB_SECRETS_MAX];
         Wb__Secret *pointers[WB_SECRETS_MAX];
 };
@@ -27,68 +22,33 @@ void activation_secrets_free(struct activation_secrets *s)
 {
         if (!s)
                 return;
-        if (s->memory) {
-                explicit_bzero(s->memory, s->memory_bytes);
-                (void)munmap(s->memory, s->memory_bytes);
-        }
-        for (size_t i = 0; i < s->n; i++)
+        for (size_t i = 0; i < s->n; i++) {
+                secret_value_done(&s->values[i]);
                 free(s->items[i].name);
+        }
         free(s);
 }
 
-static bool is_name(const char *text)
-{
-        static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
-        size_t n = strlen(text);
-
-        return n > 0 && n <= WB_SECRET_NAME_MAX && strspn(text, letters) == n && !(*text >= '0' && *text <= '9');
-}
-
-/* Room for all values; base64 is longer than what it stands for. */
-static int reserve(struct activation_secrets *s, json_t *object)
-{
-        const char *name;
-        json_t *value;
-
-        s->memory_bytes = 1;
-        json_object_foreach (object, name, value)
-                s->memory_bytes += json_string_length(value);
-
-        void *memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-        if (memory == MAP_FAILED)
-                return -ENOMEM;
-        s->memory = memory;
-        /* A small RLIMIT_MEMLOCK is no reason to refuse an activation. */
-        (void)mlock(s->memory, s->memory_bytes);
-        (void)madvise(s->memory, s->memory_bytes, MADV_DONTDUMP);
-        return 0;
-}
-
+/* Locked where that is allowed: a small RLIMIT_MEMLOCK is no reason to refuse an activation. */
 static const char *add(struct activation_secrets *s, const char *name, const json_t *value)
 {
-        const unsigned char *text = (const unsigned char *)json_string_value(value);
         Wb__Secret *item = &s->items[s->n];
-        size_t n;
+        struct secret_value *v = &s->values[s->n];
+        int r;
 
         if (s->n == WB_SECRETS_MAX)
                 return "there are too many secrets";
-        if (!is_name(name))
+        if (!secret_name_is_good(name))
                 return "a secret's name is of letters, digits and _";
-        if (!text || json_string_length(value) % 4 != 0 ||
-                mbedtls_base64_decode(s->memory + s->used_bytes, s->memory_bytes - s->used_bytes, &n, text,
-                        json_string_length(value)) != 0)
-                return "a secret's value is base64";
-        if (n > WB_SECRET_MAX_BYTES)
-                return "a secret is too large";
+        r = json_is_string(value) ? secret_value_decode(json_string_value(value), json_string_length(value), v)
+                                  : -EINVAL;
+        if (r < 0)
+                return secret_value_fault(r);
         wb__secret__init(item);
+        item->value = (ProtobufCBinaryData){.data = v->bytes, .len = v->n};
         item->name = strdup(name);
-        if (!item->name)
-                return "no memory";
-        item->value = (ProtobufCBinaryData){.data = s->memory + s->used_bytes, .len = n};
-        s->used_bytes += n;
         s->pointers[s->n++] = item;
-        return NULL;
+        return item->name ? NULL : "no memory";
 }
 
 static void wipe_texts(json_t *object)
@@ -105,10 +65,7 @@ static int take_all(struct activation_secrets *s, json_t *object, const char **r
 {
         const char *name;
         json_t *value;
-        int r = reserve(s, object);
 
-        if (r < 0)
-                return r;
         json_object_foreach (object, name, value) {
                 const char *fault = add(s, name, value);
 

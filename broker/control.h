@@ -18,12 +18,21 @@
  * duration_ns, evidence}]
  *   {"op":"vm_quiesce","name":"demo"}
  *   {"op":"vm_revoke","name":"demo"}
+ *   {"op":"secret_put","name":"demo","secret":"TOKEN","value":"base64","ttl_ms":600000}
+ *                                                                -> "guest": "held", or "absent" until it is activated
+ *   {"op":"secret_rm","name":"demo","secret":"TOKEN"}            answered when the guest has not got it any more either
+ *   {"op":"secret_ls","name":"demo"}                             -> "secrets": [{name, left_ms, guest, kept}, ...]
  *   {"op":"reload"}                                              as SIGHUP; answered when it is done
  *   {"op":"stats"}                                               -> "vms", "sessions_open", ...
  *
+ * A secret that is put is kept for each activation, and given at once to a guest that is active; ttl_ms may be absent.
+ * Where that guest can't be told, a put or a removal fails, and yet holds at the broker. Of those that are listed
+ * left_ms is null for one without a limit; guest is held, absent, or unsure (it could not be told); kept is false for
+ * one that the guest alone has, of a single activation. "guest_error" says why an active guest could not be asked.
+ *
  * An answer is {"ok":true, ...} or {"ok":false,"error":"for a person"} with, where it applies, "reason" (INTERFACES.md,
  * Reasons), "invalid":true (the request or its policy is wrong: `FILE:LINE:COLUMN: message` in error), "absent":true
- * (no such VM).
+ * (no such VM, or secret).
  */
 
 #include "broker/registry.h"

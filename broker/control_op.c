@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "broker/activation.h"
+#include "broker/control_secret.h"
 #include "broker/policy_load.h"
 #include "proto/base/clock.h"
 
-#define FOR_MAX_MS (INT64_C(10) * 366 * 24 * 60 * 60 * 1000)
+#define MS_MAX (INT64_C(10) * 366 * 24 * 60 * 60 * 1000)
 
 json_t *answer_ok(void)
 {
@@ -29,18 +30,29 @@ json_t *answer_error(const char *format, ...)
         return json_pack("{s:b, s:s}", "ok", 0, "error", text);
 }
 
-static json_t *answer_invalid(const char *text)
+json_t *answer_invalid(const char *text)
 {
         return json_pack("{s:b, s:s, s:b}", "ok", 0, "error", text, "invalid", 1);
 }
 
-static json_t *answer_refusal(int r, const struct refusal *refusal)
+json_t *answer_refusal(int r, const struct refusal *refusal)
 {
         json_t *a = r == -EINVAL ? answer_invalid(refusal->message) : answer_error("%s", refusal->message);
 
         if (a && refusal->reason != REASON_ALLOWED)
                 (void)json_object_set_new(a, "reason", json_string(reason_info(refusal->reason)->name));
         return a;
+}
+
+const char *take_ms(const json_t *body, const char *key, uint64_t *ret)
+{
+        const json_t *value = json_object_get(body, key);
+        json_int_t ms = json_integer_value(value);
+
+        if (value && (!json_is_integer(value) || ms < 1 || ms > MS_MAX))
+                return "for_ms and ttl_ms are numbers of milliseconds, at most ten years";
+        *ret = (uint64_t)ms;
+        return NULL;
 }
 
 /* ---- what is told of a VM */
@@ -190,7 +202,7 @@ static const char *take_vm(json_t *body, struct config_vm *ret)
 {
         const char *name = NULL, *backend = NULL, *transport = NULL, *path = NULL, *policy = NULL, *policy_file = NULL,
                    *op = NULL;
-        json_int_t cid = 0, pid = 0, for_ms = 0; /* the last: take_for_ms() */
+        json_int_t cid = 0, pid = 0, for_ms = 0; /* the last: take_ms() */
         int agent = 1;
 
         if (json_unpack(body, "{s:s, s:s, s:s, s:s, s?s, s?I, s?I, s?b, s:s, s?s, s?I!}", "op", &op, "name", &name,
@@ -208,18 +220,6 @@ static const char *take_vm(json_t *body, struct config_vm *ret)
                 return "cid or pid is out of range";
         ret->pid = (uint64_t)pid;
         ret->cid = (uint64_t)cid;
-        return NULL;
-}
-
-/* How long the policy is to hold; absent, 0: for good. NULL, or what is wrong. */
-static const char *take_for_ms(const json_t *body, uint64_t *ret)
-{
-        const json_t *value = json_object_get(body, "for_ms");
-        json_int_t ms = json_integer_value(value);
-
-        if (value && (!json_is_integer(value) || ms < 1 || ms > FOR_MAX_MS))
-                return "for_ms is a number of milliseconds, at most ten years";
-        *ret = (uint64_t)ms;
         return NULL;
 }
 
@@ -250,7 +250,7 @@ static void add(struct registry *r, struct vm_entry *none, const json_t *body, s
 
         (void)none;
         if (!fault)
-                fault = take_for_ms(body, &for_ms);
+                fault = take_ms(body, "for_ms", &for_ms);
         if (refuse_backend(r, body, request))
                 return;
         if (fault) {
@@ -274,7 +274,7 @@ static void replace_policy(struct registry *r, struct vm_entry *e, const json_t 
         struct refusal refusal = {0};
         json_t *answer = NULL;
         uint64_t for_ms = 0;
-        const char *fault = take_for_ms(body, &for_ms);
+        const char *fault = take_ms(body, "for_ms", &for_ms);
         struct policy *policy = fault ? NULL : load_policy(body, &answer);
         int error;
 
@@ -348,6 +348,9 @@ static const struct operation {
         {"vm_activate", true, activate},
         {"vm_quiesce", true, quiesce},
         {"vm_revoke", true, revoke},
+        {"secret_put", true, control_secret_put},
+        {"secret_rm", true, control_secret_rm},
+        {"secret_ls", true, control_secret_ls},
         {"reload", false, reload},
         {"stats", false, stats},
 };

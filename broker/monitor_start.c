@@ -22,9 +22,10 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
 
-#define CONTROL_BACKLOG 64
-#define ALIVE_LOOKS     20
-#define ALIVE_PAUSE_NS  50000000
+#define CONTROL_BACKLOG  64
+#define LOCKED_MAX_BYTES (256ul * 1024 * 1024)
+#define ALIVE_LOOKS      20
+#define ALIVE_PAUSE_NS   50000000
 
 int broker_identity_find(const char *user, struct broker_identity *ret)
 {
@@ -181,6 +182,20 @@ static void raise_descriptor_limit(void)
         (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Secrets are kept in locked memory; what a VM may have of it is bounded (broker/secret_store.h). Before the switch of
+ * users, behind which only the soft limit can be raised. */
+static void raise_lock_limit(void)
+{
+        struct rlimit limit = {.rlim_cur = LOCKED_MAX_BYTES, .rlim_max = LOCKED_MAX_BYTES}, now;
+
+        if (getrlimit(RLIMIT_MEMLOCK, &now) < 0)
+                return;
+        if (now.rlim_max < limit.rlim_max && setrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+                return;
+        now.rlim_cur = now.rlim_max < limit.rlim_max ? now.rlim_max : limit.rlim_max;
+        (void)setrlimit(RLIMIT_MEMLOCK, &now);
+}
+
 /* In the child. Never returns. */
 static void become_broker(const struct broker_identity *id, int sock, pid_t parent)
 {
@@ -188,6 +203,7 @@ static void become_broker(const struct broker_identity *id, int sock, pid_t pare
         char *const argv[] = {name, argument, NULL};
         sigset_t none;
 
+        raise_lock_limit();
         if (id->drop && (setgroups((size_t)id->groups_n, id->groups) < 0 || setresgid(id->gid, id->gid, id->gid) < 0 ||
                                 setresuid(id->uid, id->uid, id->uid) < 0)) {
                 (void)log_errno(-errno, "cannot become the broker's user");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "broker/proof.h"
+#include "broker/vm_secrets.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/log.h"
@@ -64,17 +65,23 @@ static int refuse_errno(struct refusal *to, int error, const char *what)
         return refuse(to, error, "%s: %s", what, strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown error");
 }
 
-int registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail)
+int registry_record_of(
+        struct vm_entry *e, uint64_t generation, enum audit_event event, enum reason reason, const char *detail)
 {
         struct audit_record record = AUDIT_RECORD_INIT(event);
 
         record.vm = e->config.name;
-        record.generation = e->generation;
+        record.generation = generation;
         record.has_decision = reason != REASON_MAX_;
         record.reason = record.has_decision ? reason : REASON_ALLOWED;
         record.policy_sha256 = e->policy ? e->policy->sha256 : NULL;
         record.detail = detail;
         return audit_submit(e->registry->audit, &record, NULL, NULL);
+}
+
+int registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail)
+{
+        return registry_record_of(e, e->generation, event, reason, detail);
 }
 
 static struct transport transport_of(const struct config_vm *vm)
@@ -86,6 +93,7 @@ static struct transport transport_of(const struct config_vm *vm)
 static void free_entry(struct vm_entry *e)
 {
         event_del(&e->expiry);
+        vm_secrets_free(e);
         proof_done(e);
         policy_unref(e->policy);
         free(e->config.name);

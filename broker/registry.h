@@ -32,7 +32,9 @@ enum vm_state {
 };
 
 struct clock_check;
+struct secret_delivery;
 struct vm_conversation;
+struct vm_secrets;
 
 struct vm_entry {
         TAILQ_ENTRY(vm_entry) link;
@@ -55,6 +57,8 @@ struct vm_entry {
         struct vm *vm;                        /* the worker's */
         struct vm_conversation *conversation; /* activation.c's, NULL while none is under way */
         struct clock_check *clock_check;      /* clock_check.c's, NULL while none is under way */
+        struct vm_secrets *secrets;           /* vm_secrets.c's, NULL until one was put */
+        struct secret_delivery *delivery;     /* secret_delivery.c's, NULL while none is under way */
 };
 TAILQ_HEAD(vm_list, vm_entry);
 
@@ -117,6 +121,10 @@ const char *vm_state_name(enum vm_state state);
  * Negative when it could not be queued: what is allowed must not happen then.
  */
 int registry_record(struct vm_entry *e, enum audit_event event, enum reason reason, const char *detail);
+
+/* The same with the generation that an activation is about to give it. */
+int registry_record_of(
+        struct vm_entry *e, uint64_t generation, enum audit_event event, enum reason reason, const char *detail);
 
 /* How activation.c is told that an entry goes away under its conversation. */
 void vm_conversation_cancel(struct vm_entry *e);
