@@ -9,13 +9,14 @@
 
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
-#include "proto/base/io.h"
 #include "proto/base/options.h"
+#include "proto/base/wipe.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/limits.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
 #include "tools/wbctl/guest_command.h"
+#include "tools/wbctl/secret_file.h"
 #include "tools/wbctl/target.h"
 
 /* An activation's steps have limits of their own in the agent (hooks have 10 s each). */
@@ -71,8 +72,7 @@ struct order {
 static void order_done(struct order *o)
 {
         for (size_t i = 0; i < o->secrets_n; i++) {
-                explicit_bzero(o->secrets[i].value.data, o->secrets[i].value.len);
-                free(o->secrets[i].value.data);
+                wipe_free(o->secrets[i].value.data);
                 free(o->names[i]);
         }
         explicit_bzero(o->seed, sizeof(o->seed));
@@ -105,11 +105,9 @@ static int add_secret(struct order *o, const char *text, uint64_t ttl_ms)
                 return EXIT_FAILED;
         if (is_there(o, name))
                 return options_usage_error(&table, "secret %s is there twice", name);
-        r = io_read_file(equals + 1, WB_SECRET_MAX_BYTES, &value, &n);
-        if (r < 0) {
-                fprintf(stderr, "wbctl: --secret %s: %s\n", equals + 1, strerrordesc_np(-r));
-                return EXIT_USAGE;
-        }
+        r = secret_file_read("--secret", equals + 1, &value, &n);
+        if (r != 0)
+                return r;
         o->secrets[o->secrets_n] = (Wb__Secret)WB__SECRET__INIT;
         o->secrets[o->secrets_n].name = name;
         o->secrets[o->secrets_n].value.data = (uint8_t *)value;

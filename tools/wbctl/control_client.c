@@ -11,6 +11,7 @@
 #include "broker/control.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
+#include "proto/base/wipe.h"
 #include "tools/wbctl/command.h"
 
 #define DEFAULT_SOCKET "/run/wbbroker/control.sock"
@@ -48,7 +49,7 @@ static int dial(const char *path, int *ret_fd)
 
 static int exchange(int fd, const json_t *question, char **ret_line)
 {
-        _cleanup_free_ char *text = json_dumps(question, JSON_COMPACT);
+        _cleanup_(wipe_freep) char *text = json_dumps(question, JSON_COMPACT); /* it may hold secrets */
         int r = text ? io_write_full(fd, text, strlen(text)) : -ENOMEM;
 
         if (r == 0)

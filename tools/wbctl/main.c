@@ -21,7 +21,7 @@ static const struct command commands[] = {
         {"ps", "list the execs of a guest", command_ps},
         {"resize", "change what is backed by a guest's memory", command_resize},
         {"run", "run a command in a VM of its own", command_run},
-        {"secret", "a guest's secrets: put, rm, ls", command_secret},
+        {"secret", "a VM's secrets, at its broker or in its guest: put, rm, ls", command_secret},
         {"shutdown", "end a guest", command_shutdown},
         {"sync", "write a guest's files to its disks", command_sync},
         {"vm", "the VMs of a running broker", command_vm},

@@ -26,6 +26,7 @@
 #include "tools/wbctl/run_keeper.h"
 #include "tools/wbctl/run_kvm.h"
 #include "tools/wbctl/run_machine.h"
+#include "tools/wbctl/secret_file.h"
 #include "tools/wbctl/session.h"
 
 #define MEMORY_DEFAULT_BYTES (UINT64_C(512) << 20)
@@ -505,6 +506,7 @@ int command_run(int argc, char **argv)
         size_t rest_n;
         int r = options_parse(&table, argc, argv, &options, &rest, &rest_n);
 
+        secret_file_wipe_json();
         if (r == 0)
                 r = run_with(&options, rest, rest_n);
         else if (r == OPTIONS_E_HELP)

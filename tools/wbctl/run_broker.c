@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 #include <jansson.h>
-#include <mbedtls/base64.h>
 
 #include "broker/yaml.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
-#include "proto/wire/limits.h"
+#include "proto/base/wipe.h"
 #include "tools/wbctl/command.h"
 #include "tools/wbctl/control_client.h"
+#include "tools/wbctl/secret_file.h"
 
 bool run_broker_listens(const char *control)
 {
@@ -63,51 +63,21 @@ int run_broker_add(const char *control, const struct run_broker_vm *vm)
                                     (json_int_t)vm->pid, "agent", 1, "policy", policy, n, "policy_file", vm->policy));
 }
 
-/* The file's bytes as base64; wiped and freed by the caller. */
-static int encode_file(const char *path, char **ret_text)
-{
-        char *value = NULL;
-        char *text = NULL;
-        size_t n = 0;
-        size_t text_n = 0;
-        int r = io_read_file(path, WB_SECRET_MAX_BYTES, &value, &n);
-
-        if (r < 0)
-                return r;
-        (void)mbedtls_base64_encode(NULL, 0, &text_n, (unsigned char *)value, n);
-        text = calloc(1, text_n + 1);
-        r = text && mbedtls_base64_encode((unsigned char *)text, text_n + 1, &text_n, (unsigned char *)value, n) == 0
-                    ? 0
-                    : -ENOMEM;
-        explicit_bzero(value, n);
-        free(value);
-        if (r < 0)
-                free(text);
-        else
-                *ret_text = text;
-        return r;
-}
-
 /* NAME=FILE into secrets. 0, or an exit status, said. */
 static int add_secret(json_t *secrets, const char *given)
 {
         const char *equals = strchr(given, '=');
-        char *text = NULL;
+        _cleanup_(wipe_freep) char *text = NULL;
         int r;
 
         if (json_object_getn(secrets, given, (size_t)(equals - given))) {
                 fprintf(stderr, "wbctl: run: --secret %s: the name is there twice\n", given);
                 return EXIT_USAGE;
         }
-        r = encode_file(equals + 1, &text);
-        if (r < 0) {
-                fprintf(stderr, "wbctl: run: --secret %s: %s\n", equals + 1, strerror(-r));
-                return EXIT_USAGE;
-        }
-        r = json_object_setn_new(secrets, given, (size_t)(equals - given), json_string(text)) < 0 ? EXIT_FAILED : 0;
-        explicit_bzero(text, strlen(text));
-        free(text);
-        return r;
+        r = secret_file_read_base64("run: --secret", equals + 1, &text);
+        if (r != 0)
+                return r;
+        return json_object_setn_new(secrets, given, (size_t)(equals - given), json_string(text)) < 0 ? EXIT_FAILED : 0;
 }
 
 int run_broker_read_secrets(const struct option_strings *given, json_t **ret)

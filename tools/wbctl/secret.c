@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "proto/base/cleanup.h"
-#include "proto/base/io.h"
 #include "proto/base/options.h"
+#include "proto/base/wipe.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/limits.h"
 #include "tools/wbctl/agent_call.h"
 #include "tools/wbctl/command.h"
+#include "tools/wbctl/secret_broker.h"
+#include "tools/wbctl/secret_file.h"
 #include "tools/wbctl/target.h"
 
 struct secret_options {
@@ -25,13 +27,13 @@ struct secret_options {
         TARGET_SPECS(struct secret_options, target),                                                                   \
         {                                                                                                              \
                 "timeout", 0, OPTION_DURATION_MS, offsetof(struct secret_options, timeout_ms), "DURATION",             \
-                        "how long the guest may take to answer (5s)"                                                   \
+                        "how long the guest may take to answer (5s); --vm: the broker gives it 10s"                    \
         }
 
 static const struct option_spec put_specs[] = {
         COMMON_SPECS,
         {"ttl", 0, OPTION_DURATION_MS, offsetof(struct secret_options, ttl_ms), "DURATION",
-                "after which the guest wipes it (at the next quiesce)"},
+                "after which it is wiped (guest: at the next quiesce; --vm: with the VM's registration)"},
 };
 static const struct option_spec rm_specs[] = {COMMON_SPECS};
 static const struct option_spec ls_specs[] = {
@@ -41,7 +43,10 @@ static const struct option_spec ls_specs[] = {
 
 static const struct option_table put_table = {
         .usage = "wbctl secret put " TARGET_USAGE " NAME=FILE [--ttl DURATION]",
-        .summary = "Gives an activated guest a secret, or another value for one; - is stdin. What was there is wiped.",
+        .summary =
+                "Gives a VM a secret, or another value for one; - is stdin. With --vm the broker keeps it (until it is "
+                "removed, its time is up, the VM is removed, or the broker ends), gives it to the guest now if that is "
+                "active and at each activation, and audits both; otherwise the activated guest alone has it.",
         .example = "wbctl secret put --vm demo TOKEN=token.txt --ttl 10m",
         .specs = put_specs,
         .specs_n = sizeof(put_specs) / sizeof(put_specs[0]),
@@ -49,7 +54,8 @@ static const struct option_table put_table = {
 };
 static const struct option_table rm_table = {
         .usage = "wbctl secret rm " TARGET_USAGE " NAME...",
-        .summary = "Revokes secrets of a guest: wiped there, and their files taken away from running commands.",
+        .summary = "Removes secrets: wiped at the broker (--vm) and in the guest, and their files taken away from "
+                   "running commands.",
         .example = "wbctl secret rm --vm demo TOKEN",
         .specs = rm_specs,
         .specs_n = sizeof(rm_specs) / sizeof(rm_specs[0]),
@@ -57,7 +63,8 @@ static const struct option_table rm_table = {
 };
 static const struct option_table ls_table = {
         .usage = "wbctl secret ls " TARGET_USAGE,
-        .summary = "The names of a guest's secrets, and how long they have; never their values.",
+        .summary = "The names of the secrets, how long they have, and with --vm whether the guest holds them; never "
+                   "their values.",
         .example = "wbctl secret ls --vm demo",
         .specs = ls_specs,
         .specs_n = sizeof(ls_specs) / sizeof(ls_specs[0]),
@@ -65,12 +72,6 @@ static const struct option_table ls_table = {
 };
 
 /* ---- put */
-
-static int read_value(const char *path, char **ret, size_t *ret_n)
-{
-        return strcmp(path, "-") == 0 ? io_read_fd(STDIN_FILENO, WB_SECRET_MAX_BYTES, ret, ret_n)
-                                      : io_read_file(path, WB_SECRET_MAX_BYTES, ret, ret_n);
-}
 
 static int send_put(const struct secret_options *o, const struct target *target, Wb__Secret *secret)
 {
@@ -83,30 +84,33 @@ static int send_put(const struct secret_options *o, const struct target *target,
         return agent_call_tell(target, o->timeout_ms, &question);
 }
 
-static int put(const struct secret_options *o, const struct target *target, char *const *rest, size_t rest_n)
+static int put_into_guest(const struct secret_options *o, const struct target *target, char *name, const char *path)
 {
         Wb__Secret secret = WB__SECRET__INIT;
-        const char *equals = rest_n == 1 ? strchr(rest[0], '=') : NULL;
-        _cleanup_free_ char *name = NULL, *value = NULL;
+        _cleanup_(wipe_freep) char *value = NULL;
         size_t n;
-        int r;
+        int r = secret_file_read("secret put", path, &value, &n);
+
+        if (r != 0)
+                return r;
+        secret.name = name;
+        secret.value = (ProtobufCBinaryData){n, (uint8_t *)value};
+        secret.ttl_ms = o->ttl_ms;
+        return send_put(o, target, &secret);
+}
+
+static int put(const struct secret_options *o, const struct target *target, char *const *rest, size_t rest_n)
+{
+        const char *equals = rest_n == 1 ? strchr(rest[0], '=') : NULL;
+        _cleanup_free_ char *name = NULL;
 
         if (!equals || !equals[1] || !agent_call_is_secret_name(rest[0], (size_t)(equals - rest[0])))
                 return options_usage_error(&put_table, "wanted is one NAME=FILE, NAME of letters, digits and _");
         name = strndup(rest[0], (size_t)(equals - rest[0]));
         if (!name)
                 return EXIT_FAILED;
-        r = read_value(equals + 1, &value, &n);
-        if (r < 0) {
-                fprintf(stderr, "wbctl: %s: %s\n", equals + 1, strerrordesc_np(-r));
-                return EXIT_USAGE;
-        }
-        secret.name = name;
-        secret.value = (ProtobufCBinaryData){n, (uint8_t *)value};
-        secret.ttl_ms = o->ttl_ms;
-        r = send_put(o, target, &secret);
-        explicit_bzero(value, n);
-        return r;
+        return o->target.vm ? secret_broker_put(&o->target, name, equals + 1, o->ttl_ms)
+                            : put_into_guest(o, target, name, equals + 1);
 }
 
 /* ---- rm */
@@ -133,7 +137,7 @@ static int rm(const struct secret_options *o, const struct target *target, char 
                 if (!agent_call_is_secret_name(rest[i], strlen(rest[i])))
                         return options_usage_error(&rm_table, "'%s' is no secret's name", rest[i]);
         for (size_t i = 0; i < rest_n; i++) {
-                int r = revoke_one(o, target, rest[i]);
+                int r = o->target.vm ? secret_broker_rm(&o->target, rest[i]) : revoke_one(o, target, rest[i]);
 
                 if (r != 0)
                         status = r;
@@ -180,6 +184,8 @@ static int ls(const struct secret_options *o, const struct target *target, char 
 
         if (rest_n)
                 return options_usage_error(&ls_table, "'%s' is one argument too many", rest[0]);
+        if (o->target.vm)
+                return secret_broker_ls(&o->target, o->json);
         question.body_case = WB__TO_AGENT__BODY_SECRET_LIST;
         question.secret_list = &request;
         r = agent_call_ask(target, o->timeout_ms, &question, WB__FROM_AGENT__BODY_SECRET_ENTRIES, &answer);
@@ -205,16 +211,28 @@ static const struct {
         {"ls", &ls_table, ls},
 };
 
+/* A VM's own transport is the broker's to know. */
+static int find_target(const struct option_table *table, struct secret_options *o, struct target *ret)
+{
+        const struct target_options *t = &o->target;
+
+        if (t->vm && !t->uds && !t->unix_dir && !t->cid)
+                return o->timeout_ms ? options_usage_error(table, "--timeout is not for --vm") : 0;
+        if (!o->timeout_ms)
+                o->timeout_ms = AGENT_CALL_TIMEOUT_MS;
+        return target_resolve(table, t, ret);
+}
+
 static int run_action(size_t i, int argc, char **argv)
 {
-        struct secret_options options = {.timeout_ms = AGENT_CALL_TIMEOUT_MS};
+        struct secret_options options = {0};
         struct target target = {0};
         size_t rest_n;
         char **rest;
         int r = options_parse(actions[i].table, argc, argv, &options, &rest, &rest_n);
 
         if (r == 0)
-                r = target_resolve(actions[i].table, &options.target, &target);
+                r = find_target(actions[i].table, &options, &target);
         if (r == 0)
                 r = actions[i].run(&options, &target, rest, rest_n);
         else if (r == OPTIONS_E_HELP)
@@ -236,6 +254,7 @@ int command_secret(int argc, char **argv)
 {
         bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 
+        secret_file_wipe_json();
         for (size_t i = 0; argc > 1 && i < sizeof(actions) / sizeof(actions[0]); i++)
                 if (strcmp(argv[1], actions[i].name) == 0)
                         return run_action(i, argc - 1, argv + 1);
