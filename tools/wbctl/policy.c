@@ -142,6 +142,7 @@ static const struct {
         {"check", policy_command_check},
         {"diff", policy_command_diff},
         {"lint", policy_command_lint},
+        {"suggest", policy_command_suggest},
 };
 
 static const struct option_table policy_table = {
