@@ -205,6 +205,7 @@ class WithAgent(Kept):
         # The broker's process gives no core and cannot be traced: its files are root's, not nobody's.
         self.assertEqual(os.stat("/proc/%d/fd" % broker).st_uid, 0)
         self.assertNotEqual(re.search(r"Uid:\s+(\d+)", open("/proc/%d/status" % broker).read()).group(1), "0")
+        self.assertRegex(open("/proc/%d/limits" % broker).read(), r"Max locked memory +(268435456 |(\d+) +\2 )")    # as much as may be
         # Once, in memory that is locked and left out of dumps; nothing of it elsewhere, and nothing of those that went.
         found = mappings_with(broker, parts(kept, bytes))
         self.assertEqual([sorted({"lo", "dd"} & set(flags)) for flags in found], [["dd", "lo"]])
@@ -512,6 +513,19 @@ class Hostile(Kept):
         self.assertFalse(answer["ok"])
         self.assertIn("too many secrets", answer["error"])
         self.activate()
+        self.stop()
+
+    @unittest.skipIf(HAS_AGENT and t.SANITIZED, "whose runtime makes mlock() do nothing")
+    def test_nothing_is_kept_in_memory_that_may_be_swapped(self):
+        self.stop()
+        for path in self.dir, self.dir + "/run", self.dir + "/state", self.audit_dir, *(self.dir + "/vm/" + x for x in "abc"):
+            subprocess.run(["chown", "-R", "65534:65534", path], check=True)
+        self.start(prefix=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "prlimit", "--memlock=0:0"))
+        self.assertIn("RLIMIT_MEMLOCK", self.put("TOKEN", code=125)[1].stderr)
+        self.assertEqual([r for r in self.records() if r["event"] == "secret_put"], [])
+        self.hold.set()
+        self.assertTrue(self.control(op="vm_activate", name="a", secrets={"ONE": "YQ=="})["ok"])
+        self.assertEqual(self.uses(), [("a", "ONE", 1)])
         self.stop()
 
     def test_wbctl_says_what_is_wrong(self):
