@@ -10,6 +10,11 @@
 #include "proto/base/cleanup.h"
 #include "tools/wbctl/printable.h"
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008u /* linux/memfd.h, from 6.3 on */
+#endif
+
+#define COPY_FLAGS (MFD_CLOEXEC | MFD_ALLOW_SEALING)
 #define COPY_SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 
 static const char *const result_names[] = {
@@ -59,7 +64,11 @@ void image_copies_close(struct image_copies *copies)
 static int make_copies(struct image_copies *copies)
 {
         for (size_t i = 0; i < IMAGE_COPIES; i++) {
-                copies->fds[i] = memfd_create(copy_names[i], MFD_CLOEXEC | MFD_ALLOW_SEALING);
+                /* A host may refuse what could be executed (sysctl vm.memfd_noexec); an older one does not know of it.
+                 */
+                copies->fds[i] = memfd_create(copy_names[i], COPY_FLAGS | MFD_NOEXEC_SEAL);
+                if (copies->fds[i] < 0 && errno == EINVAL)
+                        copies->fds[i] = memfd_create(copy_names[i], COPY_FLAGS);
                 if (copies->fds[i] < 0)
                         return -errno;
         }

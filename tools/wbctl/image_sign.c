@@ -65,15 +65,16 @@ static int set_name(struct signing *s, const char *name)
 static void set_agent(struct signing *s)
 {
         _cleanup_free_ char *text = NULL;
+        const char *version = "-";
         size_t n = 0;
-        int r = image_directory_read(s->dir_fd, AGENT_FILE, AGENT_FILE_MAX_BYTES, &text, &n);
-        bool is_ours = r == 0 && strncmp(text, AGENT_FILE_PREFIX, strlen(AGENT_FILE_PREFIX)) == 0;
 
-        if (is_ours)
+        if (image_directory_read(s->dir_fd, AGENT_FILE, AGENT_FILE_MAX_BYTES, &text, &n) == 0 &&
+                strncmp(text, AGENT_FILE_PREFIX, strlen(AGENT_FILE_PREFIX)) == 0) {
                 text[strcspn(text, "\n")] = '\0';
-        (void)snprintf(s->manifest.agent, sizeof(s->manifest.agent), "%s",
-                is_ours && image_manifest_is_word(text + strlen(AGENT_FILE_PREFIX)) ? text + strlen(AGENT_FILE_PREFIX)
-                                                                                    : "-");
+                version = text + strlen(AGENT_FILE_PREFIX);
+        }
+        (void)snprintf(
+                s->manifest.agent, sizeof(s->manifest.agent), "%s", image_manifest_is_word(version) ? version : "-");
 }
 
 /* ---- its files */
@@ -88,6 +89,7 @@ static const char *explain(int error)
         }
 }
 
+/* -EINVAL: an image has nothing like it. */
 static int add_file(void *userdata, const char *name)
 {
         struct signing *s = userdata;
@@ -105,7 +107,7 @@ static int add_file(void *userdata, const char *name)
                 printable(name, shown, sizeof(shown));
                 fprintf(stderr, "wbctl: image sign: %s: %s: %s\n", s->directory, shown, explain(r));
         }
-        return r;
+        return r == IMAGE_DIRECTORY_E_IRREGULAR || r == -E2BIG ? -EINVAL : r;
 }
 
 /* ---- manifest and signature */
@@ -170,7 +172,9 @@ int image_sign(const char *directory, const char *name, const struct p256_key *k
         r = image_directory_list(dir_fd, add_file, &s);
         if (r == 0)
                 r = write_signed(&s, key);
-        return r == 0 ? 0 : EXIT_FAILED;
+        if (r == 0)
+                return 0;
+        return r == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }
 
 /* ---- the command */
