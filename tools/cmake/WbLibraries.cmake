@@ -18,7 +18,11 @@ pkg_check_modules(CUNIT REQUIRED IMPORTED_TARGET cunit)
 
 # mbedTLS: 2.28 (Debian 12) has no pkg-config file, 3.6 (Debian 13) has.
 find_library(MBEDCRYPTO_LIBRARY mbedcrypto REQUIRED)
+find_library(MBEDX509_LIBRARY mbedx509 REQUIRED)
+find_library(MBEDTLS_LIBRARY mbedtls REQUIRED)
 add_library(wb_mbedcrypto INTERFACE)
 target_link_libraries(wb_mbedcrypto INTERFACE ${MBEDCRYPTO_LIBRARY})
+add_library(wb_mbedtls INTERFACE)
+target_link_libraries(wb_mbedtls INTERFACE ${MBEDTLS_LIBRARY} ${MBEDX509_LIBRARY} wb_mbedcrypto)
 
 find_program(PROTOC_C NAMES protoc-c REQUIRED)
