@@ -418,7 +418,7 @@ void session_want_exchange(struct session *s)
 {
         const struct exchange *x = s->exchange;
         bool body_due = takes_more(s) && !x->up_wait_ns && !buffer_used(&s->client.in);
-        bool ahead = x->up.ended && buffer_used(&s->client.in) < SESSION_CHUNK_BYTES;
+        bool ahead = x->begun && x->up.ended && buffer_used(&s->client.in) < SESSION_CHUNK_BYTES;
 
         peer_want(&s->client, body_due || ahead, buffer_used(&s->client.out));
         peer_want(&s->server, !x->down_wait_ns && buffer_used(&s->client.out) < OUT_ENOUGH_BYTES,
