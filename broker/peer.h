@@ -3,7 +3,8 @@
 
 /*
  * One side of a session: a non-blocking stream socket, what came from it and is not used up, what goes to it and is not
- * written. What the loop waits for is set by peer_want() alone.
+ * written. Between the two there may be TLS; then the buffers hold what is inside it. What the loop waits for is set by
+ * peer_want() alone.
  */
 
 #include <event2/event.h>
@@ -12,9 +13,11 @@
 #include <stddef.h>
 
 #include "broker/buffer.h"
+#include "broker/tls.h"
 
 struct peer {
-        int fd; /* -1: not attached */
+        int fd;          /* -1: not attached */
+        struct tls *tls; /* its own; NULL: none */
         struct event readable;
         struct event writable;
         bool wants_read;
@@ -32,6 +35,9 @@ void peer_init(struct peer *p, struct budget *budget);
 /* Owns fd from here on. step(fd, what, userdata) is called whenever something that was wanted is possible. */
 void peer_attach(struct peer *p, struct event_base *base, int fd, event_callback_fn step, void *userdata);
 
+/* tls is of this peer's fd, and the peer's from here on. Nothing may be buffered. */
+void peer_set_tls(struct peer *p, struct tls *tls);
+
 /* Closes; what is buffered is dropped. Idempotent; the peer can be attached again. */
 void peer_close(struct peer *p);
 
@@ -46,8 +52,8 @@ ssize_t peer_fill(struct peer *p, size_t most);
 /* Writes what it takes of `out`. The bytes written; broken is set where writing fails, and `out` is dropped. */
 size_t peer_flush(struct peer *p);
 
-/* Sends our FIN; idempotent. */
-void peer_finish(struct peer *p);
+/* Sends our FIN, in TLS a close_notify before it; idempotent. false: not yet, it has to be writable. */
+bool peer_finish(struct peer *p);
 
 /* Has the other end closed altogether (not only its direction)? Seen on unix and vsock sockets; a TCP peer shows it on
  * writing. */

@@ -31,6 +31,9 @@ int relay_init(struct relay *r, struct peer *client, struct peer *server, struct
                 .rule = rule,
         };
 
+        /* What is in TLS is nothing that the kernel could splice. */
+        r->up.copies = r->down.copies = client->tls || server->tls;
+
         int e = buffer_move(&server->out, &client->in);
         return e < 0 ? e : buffer_move(&client->out, &server->in);
 }
@@ -185,10 +188,8 @@ static int pump_direction(struct relay *r, struct relay_direction *d, uint64_t n
                 if (e != PUMP_AGAIN)
                         break;
         }
-        if (!d->ended && drain(r, d) && d->from->eof && !d->ended) {
-                peer_finish(d->to);
-                d->ended = true;
-        }
+        if (!d->ended && drain(r, d) && d->from->eof && !d->ended)
+                d->ended = peer_finish(d->to);
         return 0;
 }
 

@@ -214,10 +214,8 @@ static void step_greeting(struct session *s)
 static void step_lingering(struct session *s)
 {
         (void)peer_flush(&s->client);
-        if (!buffer_used(&s->client.out) && !s->client.finished) {
-                peer_finish(&s->client);
+        if (!buffer_used(&s->client.out) && !s->client.finished && peer_finish(&s->client))
                 session_set_deadline(s, LINGER_MS);
-        }
         buffer_done(&s->client.in);
         (void)peer_fill(&s->client, SESSION_CHUNK_BYTES);
         buffer_done(&s->client.in);
