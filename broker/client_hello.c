@@ -290,6 +290,22 @@ int client_hello_parse(struct client_hello *h, const uint8_t *raw, size_t n)
         return r;
 }
 
+static_assert(CLIENT_HELLO_MAX_BYTES <= RECORD_MAX_BYTES, "a hello fits one record");
+
+size_t client_hello_join(const struct client_hello *h, const uint8_t *raw, uint8_t *ret_record)
+{
+        uint32_t n = message_bytes(h);
+        struct cursor c = {.raw = raw, .end = n};
+
+        assert(h->verdict == VERDICT_COMPLETE);
+        memcpy(ret_record, raw, RECORD_HEADER_BYTES);
+        ret_record[3] = (uint8_t)(n >> 8);
+        ret_record[4] = (uint8_t)n;
+        for (uint32_t i = 0; i < n; i++)
+                ret_record[RECORD_HEADER_BYTES + i] = read_u8(&c);
+        return RECORD_HEADER_BYTES + n;
+}
+
 enum reason client_hello_judge(const struct client_hello *h, const struct hostname *target)
 {
         assert(h->verdict == VERDICT_COMPLETE);

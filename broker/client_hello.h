@@ -62,6 +62,12 @@ struct client_hello {
 int client_hello_parse(struct client_hello *h, const uint8_t *raw, size_t n);
 
 /*
+ * A complete hello's message in one record, whatever records it came in: at most raw_bytes, to ret_record. The bytes
+ * written.
+ */
+size_t client_hello_join(const struct client_hello *h, const uint8_t *raw, uint8_t *ret_record);
+
+/*
  * Does a complete hello name this target? REASON_ALLOWED, REASON_SNI_MISSING, REASON_SNI_MISMATCH. Without regard to
  * ASCII case; a trailing dot is another name; a target that is an address needs no SNI.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tunnel's first bytes as a ClientHello. Properties: the verdict and what it says do not depend on the pieces;
- * nothing behind the raw bytes that it names matters; cut into records of one byte the message says the same.
+ * nothing behind the raw bytes that it names matters; cut into records of one byte, or joined in one, the message says
+ * the same.
  */
 #include <string.h>
 
@@ -57,6 +58,18 @@ static void check_cut(const struct client_hello *h, const uint8_t *raw)
         free(bytes);
 }
 
+static void check_joined(const struct client_hello *h, const uint8_t *raw)
+{
+        uint8_t *one = malloc(h->raw_bytes);
+        size_t n = client_hello_join(h, raw, one);
+        struct client_hello again;
+
+        MUST(n <= h->raw_bytes);
+        MUST(!read_hello(&again, one, n, SIZE_MAX) && again.raw_bytes == n);
+        check_same(h, &again);
+        free(one);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
         static const size_t pieces[] = {1, 11};
@@ -78,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         MUST(!read_hello(&alone, data, whole.raw_bytes, SIZE_MAX));
         check_same(&whole, &alone);
         check_cut(&whole, data);
+        check_joined(&whole, data);
         /* Allowed for a name only if SNI is that name. */
         if (!hostname_parse("ok.example.org", strlen("ok.example.org"), &target) &&
                 !client_hello_judge(&whole, &target))

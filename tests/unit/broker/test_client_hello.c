@@ -52,6 +52,19 @@ static bool is_for_parsers(const json_t *c)
         return !strstr(target, ".tcp.") && !strstr(target, ".http.") && strcmp(case_text(c, "id"), "hello-drip") != 0;
 }
 
+/* In one record it is the same hello, and no longer than it was. */
+static void check_joined(const json_t *c, const struct client_hello *h, const uint8_t *raw)
+{
+        uint8_t *one = malloc(h->raw_bytes);
+        struct client_hello again = {0};
+        size_t n = client_hello_join(h, raw, one);
+
+        CASE_CHECK(c, n <= h->raw_bytes && (size_t)(one[3] << 8 | one[4]) + 5 == n);
+        CASE_CHECK(c, client_hello_parse(&again, one, n) == 0 && again.raw_bytes == n);
+        CASE_CHECK(c, again.name_n == h->name_n && !memcmp(again.name, h->name, sizeof(h->name)));
+        free(one);
+}
+
 static void check_tls(const json_t *c, const uint8_t *raw, size_t n, size_t piece)
 {
         struct hostname target;
@@ -73,6 +86,7 @@ static void check_tls(const json_t *c, const uint8_t *raw, size_t n, size_t piec
 
         enum reason reason = client_hello_judge(&h, &target);
 
+        check_joined(c, &h, raw);
         CASE_CHECK(c, reason == REASON_ALLOWED ? expects(c, "allow") : expects_refusal(c, reason_info(reason)->name));
         CASE_CHECK(c, h.raw_bytes <= at && h.raw_bytes <= n);
         CASE_CHECK(c, h.ech == (strstr(case_text(c, "id"), "ech") != NULL));
