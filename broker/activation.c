@@ -8,7 +8,9 @@
 #include <sys/random.h>
 
 #include "broker/agent_dial.h"
+#include "broker/ca.h"
 #include "broker/clock_check.h"
+#include "broker/interception.h"
 #include "broker/proof.h"
 #include "broker/secret_delivery.h"
 #include "broker/vm_secrets.h"
@@ -276,6 +278,7 @@ static int send_activate(struct vm_conversation *v, struct refusal *ret_refusal)
         Wb__Activate activate = WB__ACTIVATE__INIT;
         Wb__Network network = WB__NETWORK__INIT;
         struct vm_secrets_sent sent = {0};
+        ProtobufCBinaryData ca;
         Wb__ToAgent m = WB__TO_AGENT__INIT;
         int r = draw(seed, sizeof(seed));
 
@@ -286,6 +289,14 @@ static int send_activate(struct vm_conversation *v, struct refusal *ret_refusal)
         network.egress = true;
         network.n_ports = collect_ports(v->entry->policy, ports);
         network.ports = ports;
+        interception_give_ca(v->entry);
+        if (v->entry->ca) {
+                char *pem = (char *)(uintptr_t)ca_certificate(v->entry->ca);
+
+                ca = (ProtobufCBinaryData){strlen(pem), (uint8_t *)pem};
+                network.ca_pem = &ca;
+                network.n_ca_pem = 1;
+        }
         activate.seed = (ProtobufCBinaryData){sizeof(seed), seed};
         activate.nonce = (ProtobufCBinaryData){sizeof(nonce), nonce};
         activate.generation = v->generation;

@@ -13,10 +13,13 @@
 #include <event2/thread.h>
 #include <jansson.h>
 
+#include "broker/ca.h"
 #include "broker/capacity.h"
 #include "broker/clock_check.h"
 #include "broker/control.h"
+#include "broker/crypto.h"
 #include "broker/file_set.h"
+#include "broker/interception.h"
 #include "broker/ipc.h"
 #include "broker/listener.h"
 #include "broker/monitor_client.h"
@@ -286,6 +289,10 @@ static int open_loop(struct broker *b, int control_fd)
         b->registry.vsock_listens = b->vsock_fd >= 0;
         b->registry.rules = &b->loaded.setup->config->wall;
         b->registry.clock_check_s = b->loaded.setup->config->clock_check_s;
+        interception_configure(&b->registry, b->loaded.setup);
+        r = interception_load_ca(&b->registry, false);
+        if (r < 0) /* the monitor has said why */
+                log_write_errno(LOG_LEVEL_WARNING, r, "there is no interception CA: no TLS is intercepted");
         r = control_new(&b->registry, control_fd, CONTROL_IDLE_MS, &b->control);
         if (r < 0)
                 return log_errno(r, "cannot serve the control socket");
@@ -314,6 +321,8 @@ static int set_up(struct broker *b)
         if (settings_watch_addresses(&b->addresses_fd) < 0)
                 log_warning("changes of the host's addresses cannot be followed");
         capacity_measure(&b->registry.capacity);
+        if (crypto_init() < 0)
+                return log_errno(-EIO, "the cryptographic library does not start");
         r = sandbox_enter(b->loaded.setup->config->audit_dir);
         if (r == 0)
                 r = open_audit(b, start.notary_fd);
@@ -338,6 +347,7 @@ static void tear_down(struct broker *b, const char *why)
 {
         clock_keeper_free(b->clocks);
         registry_remove_all(&b->registry, why);
+        ca_unref(b->registry.ca);
         control_free(b->control);
         for (size_t i = 0; i < b->registry.workers_n; i++)
                 worker_free(b->workers[i]);

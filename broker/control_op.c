@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "broker/activation.h"
+#include "broker/ca.h"
 #include "broker/control_secret.h"
+#include "broker/interception.h"
 #include "broker/policy_load.h"
 #include "proto/base/clock.h"
 
@@ -335,6 +337,38 @@ static void reload(struct registry *r, struct vm_entry *none, const json_t *body
         control_want_reload(request);
 }
 
+/* The CA in force. The certificate alone: its key leaves the broker by no way. */
+static void answer_ca(const struct registry *r, struct control_request *request)
+{
+        if (!r->ca) {
+                control_answer(request, answer_error("there is no interception CA; the broker's log says why"));
+                return;
+        }
+        control_answer(
+                request, json_pack("{s:b, s:{s:s, s:s, s:s, s:b, s:s}}", "ok", 1, "ca", "sha256", ca_fingerprint(r->ca),
+                                 "not_before", ca_not_before(r->ca), "not_after", ca_not_after(r->ca), "intercepts",
+                                 (int)r->intercepts, "certificate", ca_certificate(r->ca)));
+}
+
+static void show_ca(struct registry *r, struct vm_entry *none, const json_t *body, struct control_request *request)
+{
+        (void)none;
+        (void)body;
+        answer_ca(r, request);
+}
+
+static void rotate_ca(struct registry *r, struct vm_entry *none, const json_t *body, struct control_request *request)
+{
+        int error = interception_load_ca(r, true);
+
+        (void)none;
+        (void)body;
+        if (error < 0)
+                control_answer(request, answer_error("the CA stays as it is: %s", strerrordesc_np(-error)));
+        else
+                answer_ca(r, request);
+}
+
 static const struct operation {
         const char *name;
         bool of_vm; /* `name` must be a VM's */
@@ -351,6 +385,8 @@ static const struct operation {
         {"secret_put", true, control_secret_put},
         {"secret_rm", true, control_secret_rm},
         {"secret_ls", true, control_secret_ls},
+        {"ca_show", false, show_ca},
+        {"ca_rotate", false, rotate_ca},
         {"reload", false, reload},
         {"stats", false, stats},
 };

@@ -16,7 +16,7 @@
 #define RESOLV_CONF      "/etc/resolv.conf"
 #define RESOLV_MAX_BYTES 65536u
 #define PACKED_MAX_BYTES (UINT64_C(1) << 31)
-#define FILES_MAX        (CONFIG_VMS_MAX + 2u)
+#define FILES_MAX        (CONFIG_VMS_MAX + FILE_POLICIES)
 
 DEFINE_CLEANUP(struct file_set *, file_set_free);
 DEFINE_CLEANUP(struct config *, config_free);
@@ -83,7 +83,7 @@ static char *policy_path(const char *config_path, const char *policy)
 
 static const struct file_text *find_file(const struct file_set *s, const char *name)
 {
-        for (size_t i = 2; i < s->n; i++)
+        for (size_t i = FILE_POLICIES; i < s->n; i++)
                 if (strcmp(s->files[i].name, name) == 0)
                         return &s->files[i];
         return NULL;
@@ -131,9 +131,13 @@ int file_set_read(const char *config_path, struct file_set **ret, struct yaml_er
         /* Without one there are no servers to be found; then setup_load() takes the resolver of this machine. */
         if (add_file(s, RESOLV_CONF, RESOLV_MAX_BYTES) < 0 && add_empty(s, RESOLV_CONF) < 0)
                 return -ENOMEM;
-        r = config_load(config_path, s->files[0].text, s->files[0].n, &config, ret_error);
+        r = config_load(config_path, s->files[FILE_CONFIG].text, s->files[FILE_CONFIG].n, &config, ret_error);
         if (r != 0)
                 return r;
+        /* Without it TLS is not intercepted, and all else goes on. */
+        if ((!config->inspect_enabled || add_file(s, config->inspect_upstream_ca, INSPECT_TRUST_MAX_BYTES) < 0) &&
+                add_empty(s, config->inspect_upstream_ca) < 0)
+                return -ENOMEM;
         r = add_policies(s, config, config_path, ret_error);
         if (r == 0)
                 *ret = STEAL(s);
@@ -216,7 +220,7 @@ int file_set_unpack(int memfd, struct file_set **ret)
                 if (r < 0)
                         return r;
         }
-        if (s->n < 2)
+        if (s->n < FILE_POLICIES)
                 return -EBADMSG;
         *ret = STEAL(s);
         return 0;
@@ -268,7 +272,7 @@ static int load_policies(struct setup *s, const struct file_set *files, struct y
         if (!s->policies)
                 return -ENOMEM;
         for (size_t i = 0; i < s->config->vms_n; i++) {
-                _cleanup_free_ char *path = policy_path(files->files[0].name, s->config->vms[i].policy.text);
+                _cleanup_free_ char *path = policy_path(files->files[FILE_CONFIG].name, s->config->vms[i].policy.text);
                 const struct file_text *f = path ? find_file(files, path) : NULL;
                 int r;
 
@@ -281,16 +285,27 @@ static int load_policies(struct setup *s, const struct file_set *files, struct y
         return 0;
 }
 
+/* A bundle that is none is as one that is not there. */
+static int load_trust(struct setup *s, const struct file_text *bundle)
+{
+        int r = s->config->inspect_enabled && bundle->n ? inspect_trust_new(bundle->text, bundle->n, &s->trust) : 0;
+
+        return r == -ENOMEM ? r : 0;
+}
+
 int setup_load(const struct file_set *files, struct setup **ret, struct yaml_error *ret_error)
 {
+        const struct file_text *config = &files->files[FILE_CONFIG];
         struct setup *s = calloc(1, sizeof(*s));
         int r;
 
         if (!s)
                 return -ENOMEM;
-        r = config_load(files->files[0].name, files->files[0].text, files->files[0].n, &s->config, ret_error);
+        r = config_load(config->name, config->text, config->n, &s->config, ret_error);
         if (r == 0)
-                r = load_resolvers(s, &files->files[1]);
+                r = load_resolvers(s, &files->files[FILE_RESOLV_CONF]);
+        if (r == 0)
+                r = load_trust(s, &files->files[FILE_UPSTREAM_CA]);
         if (r == 0)
                 r = load_policies(s, files, ret_error);
         if (r != 0) {
@@ -308,6 +323,7 @@ void setup_free(struct setup *s)
         for (size_t i = 0; s->policies && i < s->config->vms_n; i++)
                 policy_unref(s->policies[i]);
         config_free(s->config);
+        inspect_trust_unref(s->trust);
         free(s->policies);
         free(s->resolvers);
         free(s);

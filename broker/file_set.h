@@ -3,13 +3,14 @@
 
 /*
  * The texts that make a configuration, as the monitor read them: the configuration itself, the system's resolv.conf,
- * and each policy that it names. They travel to the broker as one sealed memfd, so that both halves judge the same
- * bytes. Names are as messages show them.
+ * whom to trust upstream, and each policy that it names. They travel to the broker as one sealed memfd, so that both
+ * halves judge the same bytes. Names are as messages show them.
  */
 
 #include <stddef.h>
 
 #include "broker/config.h"
+#include "broker/inspect.h"
 #include "broker/policy.h"
 #include "broker/yaml.h"
 
@@ -19,8 +20,15 @@ struct file_text {
         size_t n;
 };
 
+enum file_place {
+        FILE_CONFIG,
+        FILE_RESOLV_CONF,
+        FILE_UPSTREAM_CA, /* inspect.upstream_ca; empty where it is not wanted or cannot be read */
+        FILE_POLICIES,
+};
+
 struct file_set {
-        struct file_text *files; /* configuration, resolv.conf, policies */
+        struct file_text *files; /* by enum file_place, and from FILE_POLICIES on the policies */
         size_t n;
 };
 
@@ -37,6 +45,7 @@ struct setup {
         struct policy **policies;   /* of config->vms, by index */
         struct hostname *resolvers; /* config->dns_servers, or the system's; at least one */
         size_t resolvers_n;
+        struct inspect_trust *trust; /* NULL: nothing is intercepted, by the configuration or for want of a bundle */
 };
 
 /* Pure. 0; YAML_E_INVALID with *ret_error set; -ENOMEM. */

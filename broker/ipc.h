@@ -32,6 +32,7 @@ enum ipc_kind {
                              listeners of WB_PORT_EGRESS and WB_PORT_SERVICE */
         IPC_ASK_UNLISTEN, /* transport, path: of an earlier IPC_ASK_LISTEN. Answer: result */
         IPC_ASK_DIAL,     /* transport, path. Answer: a socket that is connected to the guest's side */
+        IPC_ASK_CA,       /* number: 1: a new one. Answer: a descriptor with the interception CA's text */
         IPC_KIND_MAX_,
 };
 

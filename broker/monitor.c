@@ -7,12 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "broker/audit_notary.h"
+#include "broker/ca_file.h"
+#include "broker/crypto.h"
 #include "broker/evidence_guard.h"
 #include "broker/ipc.h"
 #include "broker/monitor_start.h"
@@ -110,15 +113,38 @@ static int answer_socket(const struct ipc_frame *question, int ret_fds[IPC_FDS_M
         return 0;
 }
 
+/* The text goes as a descriptor, since a frame has no room for it and is nothing that is wiped. */
+static int answer_ca(const struct monitor *m, const struct ipc_frame *question, int *ret_fd)
+{
+        _cleanup_close_ int fd = memfd_create("wbbroker-ca", MFD_CLOEXEC);
+        char *text = NULL;
+        size_t n = 0;
+        int r = fd < 0 ? -errno : ca_file_get(m->config->state_dir, question->number == 1, &text, &n);
+
+        if (r == 0)
+                r = io_write_full(fd, text, n);
+        if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
+                r = -errno;
+        if (text)
+                explicit_bzero(text, n);
+        free(text);
+        if (r == 0)
+                *ret_fd = steal_fd(&fd);
+        return r;
+}
+
 static int answer_question(struct monitor *m, const struct ipc_frame *question)
 {
         struct ipc_frame answer = {.kind = IPC_ANSWER};
         int fds[IPC_FDS_MAX], r;
         size_t fds_n = 0;
 
+        fds[0] = -1;
         if (question->kind == IPC_ASK_EVIDENCE) {
-                fds[0] = -1;
                 answer.result = answer_evidence(m, question, &answer, &fds[0]);
+                fds_n = fds[0] >= 0;
+        } else if (question->kind == IPC_ASK_CA) {
+                answer.result = answer_ca(m, question, &fds[0]);
                 fds_n = fds[0] >= 0;
         } else {
                 answer.result = answer_socket(question, fds, &fds_n);
@@ -306,6 +332,7 @@ static int take_frame(struct monitor *m)
         case IPC_READY: ready(m); return 0;
         case IPC_RELOADED: reloaded(m, frame.result); return 0;
         case IPC_WANT_RELOAD: want_reload(m); return 0;
+        case IPC_ASK_CA:
         case IPC_ASK_EVIDENCE:
         case IPC_ASK_LISTEN:
         case IPC_ASK_UNLISTEN:
@@ -477,6 +504,8 @@ int monitor_run(const struct broker_options *options, const struct file_set *fil
         int r;
 
         sandbox_forbid_dumps();
+        if (crypto_init() < 0)
+                log_error("the cryptographic library does not start");
         r = open_signals(&m.signal_fd);
         if (r < 0)
                 (void)log_errno(r, "cannot take signals");

@@ -186,3 +186,19 @@ int monitor_ask_dial(struct monitor_client *c, const struct transport *t, int *r
                 *ret_fd = fds[0];
         return r;
 }
+
+int monitor_ask_ca(struct monitor_client *c, bool anew, int *ret_fd)
+{
+        const struct ipc_frame question = {.kind = IPC_ASK_CA, .number = anew};
+        struct ipc_frame answer;
+        int fds[2], r = ask(c, &question, &answer, fds);
+
+        close_fd(fds[1]);
+        if (r == 0 && fds[0] < 0)
+                r = -EBADMSG;
+        if (r < 0)
+                close_fd(fds[0]);
+        else
+                *ret_fd = fds[0];
+        return r;
+}

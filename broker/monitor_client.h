@@ -34,3 +34,6 @@ int monitor_ask_listen(
         struct monitor_client *c, const struct transport *t, uint64_t vmm_uid, int *ret_egress_fd, int *ret_service_fd);
 int monitor_ask_unlisten(struct monitor_client *c, const struct transport *t);
 int monitor_ask_dial(struct monitor_client *c, const struct transport *t, int *ret_fd);
+
+/* The interception CA's text; anew: of a new one. */
+int monitor_ask_ca(struct monitor_client *c, bool anew, int *ret_fd);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/ca.h"
+#include "broker/interception.h"
 #include "broker/proof.h"
 #include "broker/vm_secrets.h"
 #include "proto/base/cleanup.h"
@@ -96,6 +98,7 @@ static void free_entry(struct vm_entry *e)
         vm_secrets_free(e);
         proof_done(e);
         policy_unref(e->policy);
+        ca_unref(e->ca);
         free(e->config.name);
         free(e->config.path);
         free(e);
@@ -160,35 +163,6 @@ static int check_new(const struct registry *r, const struct config_vm *config, s
         return 0;
 }
 
-static bool has_port(const struct policy_rule *rule, uint16_t port)
-{
-        for (size_t i = 0; i < rule->ports_n; i++)
-                if (rule->ports[i] == port)
-                        return true;
-        return false;
-}
-
-/* Can the rule decide nothing of what goes over TLS without looking into it? */
-static bool needs_inspection(const struct policy_rule *rule)
-{
-        if (rule->deny || (rule->methods_n == 0 && rule->paths_n == 0))
-                return false;
-        return rule->protocol == PROTOCOL_TLS || (rule->protocol == PROTOCOL_AUTO && has_port(rule, 443));
-}
-
-static void warn_of_inspection(const struct vm_entry *e)
-{
-        for (size_t i = 0; i < e->policy->rules_n; i++) {
-                if (!needs_inspection(&e->policy->rules[i]))
-                        continue;
-                log_warning(
-                        "VM '%s': the rule in line %u of its policy needs TLS interception, which is not available: "
-                        "TLS by it answers inspection_required",
-                        e->config.name, e->policy->rules[i].line);
-                return;
-        }
-}
-
 /* Before a VM comes, so that it finds its share free, and after one has gone. */
 static void divide_capacity(struct registry *r, size_t vms_n)
 {
@@ -227,7 +201,8 @@ static int open_egress(struct vm_entry *e, struct refusal *ret_refusal)
         struct vm_config config = {.name = e->config.name,
                 .policy = e->policy,
                 .vsock_cid = (uint32_t)e->config.cid,
-                .ready = !e->config.agent};
+                .ready = !e->config.agent,
+                .ca = e->ca};
         uint64_t vmm_uid = e->evidence.exists && !e->evidence.threads.error ? e->evidence.threads.uids[1] : IPC_NO_UID;
         int egress, service, r;
 
@@ -297,6 +272,8 @@ static int add(struct registry *registry, const struct config_vm *config, struct
         if (!e)
                 return refuse_errno(ret_refusal, -ENOMEM, "VM");
         e->state = config->agent ? VM_CLOSED : VM_OPEN;
+        if (!config->agent)
+                interception_give_ca(e);
         r = admit(e, ret_refusal);
         if (r < 0) {
                 enum reason reason = ret_refusal->reason == REASON_ALLOWED ? REASON_NOT_READY : ret_refusal->reason;
@@ -308,7 +285,7 @@ static int add(struct registry *registry, const struct config_vm *config, struct
         TAILQ_INSERT_TAIL(&registry->vms, e, link);
         registry->vms_n++;
         log_info("VM '%s' added: %s", config->name, e->wall.message);
-        warn_of_inspection(e);
+        interception_warn(e);
         (void)STEAL(e);
         return 0;
 }
@@ -347,7 +324,7 @@ int registry_set_policy(
         registry_set_expiry(e, 0);
         (void)registry_record(e, AUDIT_POLICY_LOAD, REASON_ALLOWED, NULL);
         log_info("VM '%s': policy replaced", e->config.name);
-        warn_of_inspection(e);
+        interception_warn(e);
         return 0;
 }
 
@@ -358,7 +335,7 @@ int registry_set_state(struct vm_entry *e, enum vm_state state, uint64_t generat
         if (e->state == VM_REVOKED && state != VM_REVOKED)
                 return -EPERM;
         r = state == VM_REVOKED ? worker_vm_revoke(e->worker, e->vm)
-                                : worker_vm_set_ready(e->worker, e->vm, state == VM_OPEN, generation);
+                                : worker_vm_set_ready(e->worker, e->vm, state == VM_OPEN, generation, e->ca);
         if (r < 0)
                 return r;
         e->state = state;

@@ -53,6 +53,7 @@ struct vm_entry {
         uint64_t expires_ns; /* when the policy does, CLOCK_REALTIME; 0: never */
         enum vm_state state; /* changed by registry_set_state() alone */
         uint64_t generation; /* of its last activation, 0 before the first */
+        struct ca *ca;       /* that its guest was given; NULL: none. Set by interception_give_ca() alone */
         struct worker *worker;
         struct vm *vm;                        /* the worker's */
         struct vm_conversation *conversation; /* activation.c's, NULL while none is under way */
@@ -73,6 +74,8 @@ struct registry {
         struct capacity capacity;       /* to be divided among them */
         const struct wall_rules *rules; /* the configuration's that is in force */
         uint64_t clock_check_s;         /* the same */
+        struct ca *ca;                  /* the interception CA in force, a reference; NULL: there is none */
+        bool intercepts;                /* the configuration wants it and has what it needs */
         bool vsock_listens;
         bool warned[BACKEND_MAX_]; /* that its tier is unknown or believed without evidence, once per backend */
 };

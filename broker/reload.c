@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "broker/interception.h"
 #include "broker/proof.h"
 #include "broker/settings.h"
 #include "proto/base/cleanup.h"
@@ -178,6 +179,7 @@ int reload_apply(struct loaded *l, struct registry *r, int memfd)
                                             .required = setup->config->audit_required});
         r->rules = &setup->config->wall;
         r->clock_check_s = setup->config->clock_check_s;
+        interception_configure(r, setup);
         update_vms(l, r);
         if (reload_settings(l, r) < 0)
                 log_error("what the floor no longer has stays in it until the next reload");

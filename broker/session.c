@@ -16,9 +16,11 @@
  *
  *     GREETING ─┬─► HEAD ───┬────────► RESOLVING ─► DIALLING ─► RECORDING ─┬─► EXCHANGE ─► HEAD ...
  *               └─► SOCKS5 ─┘                                              └─► FIRST_BYTES ─┬─► RELAYING
- *                                                                                           └─► INNER_HEAD ─► EXCHANGE
- * ─► INNER_HEAD ...
+ *                                                                                           ├─► INNER_HEAD ◄─► EXCHANGE
+ *                                                                                           └─► TLS_CLIENT ─►
+ * INNER_HEAD
  *
+ * (of intercepted TLS the first request that is allowed goes from INNER_HEAD by way of TLS_SERVER to EXCHANGE),
  * and from each to LINGERING (our last words are read) or CLOSED. Whatever happens, a readable socket, a timer, an
  * answer of the resolver, ends in session_step(): the state's step function does what can be done, as often as that
  * leads to another state, and then the state's want function alone says what the loop waits for. Only session_step()
@@ -42,6 +44,7 @@ static void step_closed(struct session *s);
 static void want_client(struct session *s);
 static void want_held(struct session *s);
 static void want_request(struct session *s);
+static void want_server(struct session *s);
 static void want_nothing(struct session *s);
 
 static const struct state states[] = {
@@ -52,6 +55,8 @@ static const struct state states[] = {
         [SESSION_DIALLING] = {"dialling", session_step_opening, want_held, false},
         [SESSION_RECORDING] = {"recording", session_step_opening, want_held, false},
         [SESSION_FIRST_BYTES] = {"first bytes", session_step_first_bytes, want_client, false},
+        [SESSION_TLS_CLIENT] = {"client's TLS", session_step_tls_client, want_client, false},
+        [SESSION_TLS_SERVER] = {"server's TLS", session_step_tls_server, want_server, false},
         [SESSION_INNER_HEAD] = {"inner head", session_step_inner_head, want_request, false},
         [SESSION_EXCHANGE] = {"exchange", session_step_exchange, session_want_exchange, true},
         [SESSION_RELAYING] = {"relaying", session_step_relaying, session_want_relaying, true},
@@ -92,7 +97,9 @@ void session_set_state(struct session *s, enum session_state state)
         s->rate_wait_ns = 0;
         switch (state) {
         case SESSION_GREETING: session_set_deadline(s, settings->request_head_ms); break;
-        case SESSION_FIRST_BYTES: session_set_deadline(s, settings->client_hello_ms); break;
+        case SESSION_FIRST_BYTES:
+        case SESSION_TLS_CLIENT: session_set_deadline(s, settings->client_hello_ms); break;
+        case SESSION_TLS_SERVER: session_set_deadline(s, settings->connect_ms); break;
         case SESSION_HEAD:
         case SESSION_INNER_HEAD:
                 if (deadline_ns)
@@ -247,6 +254,12 @@ static void want_request(struct session *s)
         peer_want(&s->server, s->requests_seen, buffer_used(&s->server.out));
 }
 
+static void want_server(struct session *s)
+{
+        want_held(s);
+        peer_want(&s->server, true, buffer_used(&s->server.out));
+}
+
 static void want_nothing(struct session *s)
 {
         (void)s;
@@ -291,6 +304,7 @@ static void session_free(struct session *s)
         event_del(&s->timer);
         (void)peer_flush(&s->client);
         peer_close(&s->client);
+        session_inspected_done(s);
         LIST_REMOVE(s, in_vm);
         s->vm->sessions_n--;
         budget_return(&s->vm->budget, sizeof(*s));
@@ -331,7 +345,7 @@ static void time_is_up(struct session *s)
 {
         bool in_head = s->state == SESSION_HEAD || s->state == SESSION_INNER_HEAD;
 
-        if (s->state == SESSION_EXCHANGE && !s->exchange->answered) {
+        if ((s->state == SESSION_EXCHANGE && !s->exchange->answered) || s->state == SESSION_TLS_SERVER) {
                 session_deny(s, REASON_UPSTREAM_TIMEOUT, NULL);
                 return;
         }

@@ -21,7 +21,7 @@ void session_record(struct session *s, enum audit_event event, struct audit_reco
         if (!s->has_request)
                 return;
         ret_record->has_via = true;
-        ret_record->via = s->request.via;
+        ret_record->via = s->inspected && s->request.method ? VIA_INSPECT : s->request.via;
         ret_record->host = s->request.host.length ? s->request.host.text : NULL;
         ret_record->port = s->request.port;
         ret_record->method = s->request.method;
@@ -44,7 +44,8 @@ void session_record_close(struct session *s)
                 return;
         s->recorded = false;
         session_record(s, AUDIT_EGRESS_CLOSE, &record);
-        record.rule = s->decision.rule;
+        record.rule = s->counted ? s->counted_rule : s->decision.rule; /* the last decision may have been a denial */
+        record.via = s->request.via;                                   /* of the connection, not of a request in it */
         record.method = record.path = NULL;
         record.status = s->status;
         record.has_bytes = true;
@@ -64,7 +65,11 @@ static bool policy_decided(const struct session *s, enum reason reason)
 static void write_detail(struct session *s, enum reason reason, const char *detail, char ret_text[DETAIL_BYTES])
 {
         ret_text[0] = '\0';
-        if (detail)
+        if (reason == REASON_INSPECTION_REQUIRED && s->vm->context->settings->trust && !s->vm->ca)
+                (void)snprintf(ret_text, DETAIL_BYTES,
+                        "The rule restricts methods or paths, which TLS hides, and this VM was not given the broker's "
+                        "interception CA when it was activated: activate it again.");
+        else if (detail)
                 (void)snprintf(ret_text, DETAIL_BYTES, "%s (%s)", reply_detail(reason), detail);
         else if (policy_decided(s, reason))
                 policy_explain(s->vm->policy, &s->request, &s->decision, ret_text, DETAIL_BYTES);
@@ -72,11 +77,19 @@ static void write_detail(struct session *s, enum reason reason, const char *deta
                 (void)snprintf(ret_text, DETAIL_BYTES, "%s", reply_detail(reason));
 }
 
+/* The record of a request inside intercepted TLS is the same whether it was allowed or denied. What failed behind the
+ * decision is a failure like any. */
+static bool is_inspected_request(const struct session *s, enum reason reason)
+{
+        return s->inspected && s->state == SESSION_INNER_HEAD && s->request.method &&
+               reason != REASON_PROTOCOL_NOT_ALLOWED;
+}
+
 static void record_denial(struct session *s, enum reason reason, const char *detail)
 {
         struct audit_record record;
 
-        session_record(s, AUDIT_EGRESS_DENY, &record);
+        session_record(s, is_inspected_request(s, reason) ? AUDIT_REQUEST : AUDIT_EGRESS_DENY, &record);
         record.has_decision = true;
         record.reason = reason;
         record.rule = reason == REASON_DENY_RULE ? s->decision.rule : DECISION_NO_RULE;
@@ -86,10 +99,15 @@ static void record_denial(struct session *s, enum reason reason, const char *det
         s->vm->stats.denied_total++;
 }
 
-/* A refused request of a proxy's client leaves the connection in order if it was understood and has no body. */
+/*
+ * A refused request of a proxy's client, or in intercepted TLS, leaves the connection in order if it was understood and
+ * has no body. A tunnel that lost its place in the limits must not stay.
+ */
 static bool may_keep(const struct session *s, enum reason reason)
 {
-        return s->state == SESSION_HEAD && s->head && !s->head->connect && s->head->framing == HTTP1_FRAMING_NONE &&
+        bool between = s->state == SESSION_HEAD || (s->state == SESSION_INNER_HEAD && s->inspected && s->counted);
+
+        return between && s->head && !s->head->connect && s->head->framing == HTTP1_FRAMING_NONE &&
                s->head->keep_alive && reason != REASON_MALFORMED_REQUEST && reason != REASON_HOST_MISMATCH &&
                !s->vm->context->draining;
 }
@@ -119,10 +137,11 @@ static void deny_http(struct session *s, enum reason reason, const char *detail)
                 return;
         }
         (void)peer_flush(&s->client);
-        session_close_server(s);
+        if (!s->tunnel)
+                session_close_server(s);
         session_drop_head(s);
         s->requests_seen = true;
-        session_set_state(s, SESSION_HEAD);
+        session_set_state(s, s->tunnel ? SESSION_INNER_HEAD : SESSION_HEAD);
 }
 
 static void deny_socks5(struct session *s, enum reason reason)

@@ -20,6 +20,7 @@ static bool start_head(struct session *s, enum http1_place place)
         if (place == HTTP1_IN_TUNNEL) {
                 context.host = &s->request.host;
                 context.port = s->request.port;
+                context.tls = s->inspected != NULL;
                 context.first = !s->requests_seen;
         }
         http1_request_init(s->head, &context);
@@ -109,10 +110,12 @@ static void decide_request(struct session *s)
 
         if (reason == REASON_ALLOWED)
                 reason = session_count_request(s);
-        if (reason == REASON_ALLOWED)
-                session_exchange_begin(s);
-        else
+        if (reason != REASON_ALLOWED)
                 session_deny(s, reason, NULL);
+        else if (s->inspected && !s->server.tls)
+                session_inspect_server(s);
+        else
+                session_exchange_begin(s);
 }
 
 /* Between requests a server has nothing to say: it ends, or it says something that is no answer to anything. */
@@ -156,7 +159,8 @@ void session_step_inner_head(struct session *s)
         if (!feed_head(s, HTTP1_IN_TUNNEL))
                 return;
         s->speaks = SPEAKS_HTTP;
-        s->request.protocol = PROTOCOL_HTTP;
+        if (!s->inspected)
+                s->request.protocol = PROTOCOL_HTTP;
         take_request(s, s->request.via);
         decide_request(s);
 }

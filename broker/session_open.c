@@ -28,14 +28,16 @@ static const struct worker_service *service_of(const struct session *s)
 }
 
 /*
- * Where only an intercepted request could be decided, and TLS is what comes or all that may come, the answer is no: the
- * broker does not intercept, so it cannot know.
+ * Where only an intercepted request could be decided, and TLS is what comes or all that may come, the answer is no
+ * unless it can be intercepted. What is opaque already cannot.
  */
-static bool needs_inspection(const struct session *s)
+static bool lacks_inspection(const struct session *s)
 {
         bool allowed[PROTOCOL_MAX_] = {0};
 
         if (!s->decision.inspect)
+                return false;
+        if (vm_may_inspect(s->vm) && (s->inspected || s->state != SESSION_RELAYING))
                 return false;
         if (s->request.protocol != PROTOCOL_AUTO)
                 return s->request.protocol == PROTOCOL_TLS;
@@ -51,7 +53,7 @@ enum reason session_decide(struct session *s)
         if (reason != REASON_ALLOWED)
                 return reason;
         policy_decide(s->vm->policy, &settings_of(s)->floor, &s->request, service_of(s) != NULL, &s->decision);
-        if (s->decision.reason == REASON_ALLOWED && needs_inspection(s))
+        if (s->decision.reason == REASON_ALLOWED && lacks_inspection(s))
                 s->decision = (struct decision){.reason = REASON_INSPECTION_REQUIRED, .rule = DECISION_NO_RULE};
         return s->decision.reason;
 }

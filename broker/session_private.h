@@ -13,6 +13,7 @@
 #include "broker/dialer.h"
 #include "broker/http1.h"
 #include "broker/http1_body.h"
+#include "broker/inspect.h"
 #include "broker/peer.h"
 #include "broker/policy.h"
 #include "broker/relay.h"
@@ -35,7 +36,9 @@ enum session_state {
         SESSION_DIALLING,
         SESSION_RECORDING,   /* connected; the audit record must stand before a byte is forwarded */
         SESSION_FIRST_BYTES, /* the tunnel stands; what it carries is judged by how it begins */
+        SESSION_TLS_CLIENT,  /* the tunnel's TLS is intercepted: its handshake with us */
         SESSION_INNER_HEAD,  /* HTTP in a tunnel: a request's head */
+        SESSION_TLS_SERVER,  /* an intercepted request was allowed: our handshake with the server */
         SESSION_EXCHANGE,    /* an HTTP request and its answer */
         SESSION_RELAYING,    /* opaque */
         SESSION_LINGERING,   /* our last words are written, what still comes is dropped */
@@ -113,6 +116,7 @@ struct session {
         size_t kept_bytes;
         struct exchange *exchange;
         struct relay relay;
+        struct inspected *inspected; /* NULL: its TLS, if there is any, is not intercepted */
 
         uint64_t bytes_up;
         uint64_t bytes_down;
@@ -174,6 +178,13 @@ void session_deny_protocol(struct session *s);
 void session_relay(struct session *s);
 void session_step_relaying(struct session *s);
 void session_want_relaying(struct session *s);
+
+/* session_inspect.c */
+void session_inspect(struct session *s, const struct client_hello *hello); /* takes no hello */
+void session_step_tls_client(struct session *s);
+void session_inspect_server(struct session *s); /* a request was allowed; session_exchange_begin() follows */
+void session_step_tls_server(struct session *s);
+void session_inspected_done(struct session *s); /* behind the peers' end; idempotent */
 
 /* session_socks5.c */
 void session_step_socks5(struct session *s);

@@ -7,7 +7,7 @@
 /*
  * A tunnel stands (CONNECT or SOCKS5 was answered). Unless a rule lets anything pass (`protocol: tcp`), what it carries
  * is told by its first bytes and judged before one of them goes on: a ClientHello by its server name, an HTTP request
- * by being read (session_http.c). Then it is opaque.
+ * by being read (session_http.c). TLS is then opaque, or intercepted (session_inspect.c).
  */
 
 /* What came is neither TLS nor HTTP: only a rule for anything at all would let it pass, and the refusal says so. */
@@ -48,12 +48,14 @@ static void judge_hello(struct session *s)
                 reason = client_hello_judge(s->hello, &s->request.host);
         if (reason == REASON_SNI_MISMATCH)
                 (void)snprintf(named, sizeof(named), "the ClientHello names %s", s->hello->name);
+        if (reason != REASON_ALLOWED)
+                session_deny(s, reason, named[0] ? named : NULL);
+        else if (s->decision.inspect)
+                session_inspect(s, s->hello);
+        else
+                session_relay(s);
         session_release(s, s->hello, sizeof(*s->hello));
         s->hello = NULL;
-        if (reason == REASON_ALLOWED)
-                session_relay(s);
-        else
-                session_deny(s, reason, named[0] ? named : NULL);
 }
 
 static void step_hello(struct session *s)

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "broker/inspect.h"
 #include "proto/base/cleanup.h"
 
 static void *copy_array(const void *from, size_t n, size_t size)
@@ -104,7 +105,7 @@ int settings_make(const struct setup *setup, const struct setup *before, struct 
                 .client_hello_ms = c->client_hello_ms,
                 .connect_ms = c->connect_ms,
                 .idle_ms = c->idle_ms,
-                .inspect_available = false, /* this version does not intercept */
+                .trust = inspect_trust_ref(setup->trust),
                 .audit_required = c->audit_required,
                 .own_pid = getppid(), /* the monitor */
         };

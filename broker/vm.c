@@ -91,6 +91,7 @@ static int vm_build(struct worker_context *context, const struct vm_config *conf
         vm->budget.most_bytes = context->share.bytes;
         vm->ready = config->ready;
         vm->policy = policy_ref(config->policy);
+        vm->ca = ca_ref(config->ca);
         vm->name = strdup(config->name);
         if (!vm->name)
                 return -ENOMEM;
@@ -153,6 +154,8 @@ void vm_free(struct vm *vm)
         while (!LIST_EMPTY(&vm->services))
                 service_free(LIST_FIRST(&vm->services));
         limits_done(&vm->limits);
+        inspect_unref(vm->inspect);
+        ca_unref(vm->ca);
         policy_unref(vm->policy);
         free(vm->name);
         free(vm);
@@ -189,10 +192,14 @@ void vm_judge_again(struct vm *vm)
         for_each_session(vm, session_judge_again);
 }
 
-void vm_set_ready(struct vm *vm, bool ready, uint64_t generation)
+void vm_set_ready(struct vm *vm, bool ready, uint64_t generation, struct ca *ca)
 {
+        struct ca *old = vm->ca;
+
         vm->ready = ready;
         vm->generation = generation;
+        vm->ca = ca_ref(ca);
+        ca_unref(old);
         if (!ready)
                 for_each_session(vm, cut_not_ready);
 }
@@ -278,6 +285,29 @@ void vm_accept_service(struct vm *vm, int fd)
         r = service_new(vm, fd);
         if (r < 0)
                 log_write_errno(LOG_LEVEL_WARNING, r, "vm %s: cannot take a connection", vm->name);
+}
+
+bool vm_may_inspect(const struct vm *vm)
+{
+        return vm->ca && vm->context->settings->trust;
+}
+
+/* The first that wants a CA and a trust has its worker parse a bundle: ten milliseconds, once. */
+int vm_inspect(struct vm *vm, struct inspect **ret)
+{
+        struct inspect_trust *trust = vm->context->settings->trust;
+
+        if (!vm->inspect || !inspect_is_of(vm->inspect, vm->ca, trust)) {
+                struct inspect *found;
+                int r = inspect_get(&vm->context->inspects, vm->ca, trust, &found);
+
+                if (r < 0)
+                        return r;
+                inspect_unref(vm->inspect);
+                vm->inspect = found;
+        }
+        *ret = vm->inspect;
+        return 0;
 }
 
 const struct worker_service *vm_find_service(const struct vm *vm, const struct hostname *host, uint16_t port)

@@ -13,7 +13,9 @@
 #include <sys/queue.h>
 
 #include "broker/buffer.h"
+#include "broker/ca.h"
 #include "broker/capacity.h"
+#include "broker/inspect.h"
 #include "broker/limits.h"
 #include "broker/mailbox.h"
 #include "broker/name_budget.h"
@@ -30,6 +32,7 @@ struct worker_context {
         struct resolver *resolver;
         struct mailbox *mailbox;
         struct pipe_pool pipes;
+        struct inspect_list inspects;
         struct capacity_share share; /* of each VM */
         uint64_t audits_pending;     /* records whose writing a session, perhaps ended by now, waits for */
         bool draining;
@@ -50,6 +53,8 @@ struct vm {
         bool revoked;
         bool removed; /* nothing is accepted any more */
         struct policy *policy;
+        struct ca *ca;           /* that its guest trusts; NULL: none */
+        struct inspect *inspect; /* with that CA; NULL: not wanted yet */
         struct limits limits;
         struct budget budget;
         struct session_list sessions;
@@ -76,7 +81,7 @@ enum reason vm_gate(const struct vm *vm);
 
 /* Live connections are judged again; what fails is cut and recorded. 0, -ENOMEM (then the old policy stays). */
 int vm_set_policy(struct vm *vm, struct policy *policy);
-void vm_set_ready(struct vm *vm, bool ready, uint64_t generation);
+void vm_set_ready(struct vm *vm, bool ready, uint64_t generation, struct ca *ca);
 void vm_revoke(struct vm *vm);
 
 /* The settings have changed: the floor may have grown. */
@@ -96,6 +101,10 @@ void vm_accept(struct vm *vm, int fd);
 
 /* The same of port 1026. */
 void vm_accept_service(struct vm *vm, int fd);
+
+/* Can its TLS be intercepted? And with what: *ret lives until the loop's next turn. 0, -EBADMSG, -ENOMEM. */
+bool vm_may_inspect(const struct vm *vm);
+int vm_inspect(struct vm *vm, struct inspect **ret);
 
 /* The operator's own service under that name, or NULL; port 0: on whichever port. */
 const struct worker_service *vm_find_service(const struct vm *vm, const struct hostname *host, uint16_t port);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/inspect.h"
 #include "broker/vm.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/log.h"
@@ -56,6 +57,7 @@ struct call {
                 struct {
                         bool ready;
                         uint64_t generation;
+                        struct ca *ca;
                 };
         };
 };
@@ -98,6 +100,7 @@ void worker_settings_unref(struct worker_settings *s)
         }
         free(s->services);
         free(s->dns_servers);
+        inspect_trust_unref(s->trust);
         free(s);
 }
 
@@ -216,6 +219,7 @@ int worker_new(struct audit *audit, struct worker_settings *settings, struct wor
                 return -ENOMEM;
         }
         LIST_INIT(&w->vms);
+        LIST_INIT(&w->context.inspects);
         w->context.audit = audit;
         w->context.share = (struct capacity_share){.sessions = CAPACITY_SESSIONS_MAX, .bytes = CAPACITY_BYTES_MAX};
         w->context.settings = worker_settings_ref(settings);
@@ -404,13 +408,13 @@ static int run_set_ready(struct worker *w, struct call *c)
 {
         if (!has_vm(w, c->vm))
                 return -ENOENT;
-        vm_set_ready(c->vm, c->ready, c->generation);
+        vm_set_ready(c->vm, c->ready, c->generation, c->ca);
         return 0;
 }
 
-int worker_vm_set_ready(struct worker *w, struct vm *vm, bool ready, uint64_t generation)
+int worker_vm_set_ready(struct worker *w, struct vm *vm, bool ready, uint64_t generation, struct ca *ca)
 {
-        struct call c = {.run = run_set_ready, .vm = vm, .ready = ready, .generation = generation};
+        struct call c = {.run = run_set_ready, .vm = vm, .ready = ready, .generation = generation, .ca = ca};
 
         return call(w, &c);
 }

@@ -15,6 +15,8 @@
 #include "broker/audit.h"
 #include "broker/policy.h"
 
+struct ca;
+struct inspect_trust;
 struct worker;
 
 /* An operator's own service (INTERFACES.md, services): dialled as it is, never resolved. */
@@ -40,7 +42,7 @@ struct worker_settings {
         uint64_t client_hello_ms;
         uint64_t connect_ms;
         uint64_t idle_ms;
-        bool inspect_available; /* false until interception exists, or where the operator switched it off */
+        struct inspect_trust *trust; /* a reference; NULL: no TLS is intercepted */
         bool audit_required;
         pid_t own_pid; /* of the process that listens on the broker's own unix sockets; 0: none does */
 };
@@ -65,6 +67,7 @@ struct vm_config {
         int *service_listener; /* of port 1026, likewise; NULL: none */
         uint32_t vsock_cid;    /* of a VM on the shared AF_VSOCK listener, else 0 */
         bool ready;            /* egress open at once (agent: false) */
+        struct ca *ca; /* the interception CA that its guest trusts; NULL: none, so its TLS is not intercepted */
 };
 
 struct vm;
@@ -78,7 +81,7 @@ int worker_vm_add(struct worker *w, const struct vm_config *config, struct vm **
 int worker_vm_remove(struct worker *w, struct vm *vm); /* all cut; vm is gone */
 int worker_vm_set_policy(
         struct worker *w, struct vm *vm, struct policy *policy); /* live connections are judged again */
-int worker_vm_set_ready(struct worker *w, struct vm *vm, bool ready, uint64_t generation);
+int worker_vm_set_ready(struct worker *w, struct vm *vm, bool ready, uint64_t generation, struct ca *ca); /* as above */
 int worker_vm_revoke(struct worker *w, struct vm *vm); /* all cut, nothing new */
 
 struct vm_stats {

@@ -17,6 +17,7 @@ struct command {
 int command_activate(int argc, char **argv);
 int command_attach(int argc, char **argv);
 int command_audit(int argc, char **argv);
+int command_ca(int argc, char **argv);
 int command_cp(int argc, char **argv);
 int command_exec(int argc, char **argv);
 int command_file(int argc, char **argv);

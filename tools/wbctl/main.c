@@ -9,6 +9,7 @@ static const struct command commands[] = {
         {"activate", "put a guest in order and open it to commands, without a broker", command_activate},
         {"attach", "follow an exec from any byte of its output on", command_attach},
         {"audit", "the broker's audit log", command_audit},
+        {"ca", "the CA by which the broker intercepts TLS", command_ca},
         {"cp", "copy files into a guest or out of it", command_cp},
         {"exec", "run a command in a guest", command_exec},
         {"file", "list, stat, make, rename, remove, watch files of a guest", command_file},

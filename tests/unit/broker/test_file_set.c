@@ -17,14 +17,17 @@ static char config_text[] = "vms: [{name: a, backend: runc, transport: unix, pat
 static char resolv_text[] =
         "# a comment\nnameserver 192.0.2.53\nnameserver nonsense\nnameserver 2001:db8::53\nsearch example.org\n";
 static char policy_text[] = "network: none\n";
-static char config_name[] = "/etc/wb/c.yaml", resolv_name[] = "/etc/resolv.conf", policy_name[] = "/etc/wb/p.yaml";
+static char config_name[] = "/etc/wb/c.yaml", resolv_name[] = "/etc/resolv.conf", policy_name[] = "/etc/wb/p.yaml",
+            bundle_name[] = "/etc/bundle.crt", bundle_text[] = "no certificate\n";
 
 static struct file_text files[] = {
         {config_name, config_text, sizeof(config_text) - 1},
         {resolv_name, resolv_text, sizeof(resolv_text) - 1},
+        {bundle_name, bundle_text, sizeof(bundle_text) - 1},
         {policy_name, policy_text, sizeof(policy_text) - 1},
 };
-static const struct file_set set = {files, 3};
+#define FILES_N (sizeof(files) / sizeof(*files))
+static const struct file_set set = {files, FILES_N};
 
 static void test_travels_whole_and_sealed(void)
 {
@@ -35,8 +38,8 @@ static void test_travels_whole_and_sealed(void)
         CU_ASSERT_EQUAL(write(fd, "x", 1), -1);
         CU_ASSERT_EQUAL(ftruncate(fd, 0), -1);
         CU_ASSERT_EQUAL_FATAL(file_set_unpack(fd, &s), 0);
-        CU_ASSERT_EQUAL_FATAL(s->n, 3);
-        for (size_t i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL_FATAL(s->n, FILES_N);
+        for (size_t i = 0; i < FILES_N; i++) {
                 CU_ASSERT_STRING_EQUAL(s->files[i].name, files[i].name);
                 CU_ASSERT_STRING_EQUAL(s->files[i].text, files[i].text);
                 CU_ASSERT_EQUAL(s->files[i].n, files[i].n);
@@ -61,7 +64,7 @@ static void test_every_cut_is_survived(void)
                 CU_ASSERT_EQUAL(io_write_full(part, bytes, cut), 0);
                 CU_ASSERT_EQUAL(lseek(part, 0, SEEK_SET), 0);
                 r = file_set_unpack(part, &s);
-                CU_ASSERT_TRUE(r == -EBADMSG || (r == 0 && s->n == 2));
+                CU_ASSERT_TRUE(r == -EBADMSG || (r == 0 && s->n == FILE_POLICIES));
                 file_set_free(s);
                 close_fd(part);
         }
@@ -79,6 +82,7 @@ static void test_setup_has_policies_and_the_systems_resolvers(void)
         CU_ASSERT_EQUAL_FATAL(s->resolvers_n, 2);
         CU_ASSERT_STRING_EQUAL(s->resolvers[0].text, "192.0.2.53");
         CU_ASSERT_STRING_EQUAL(s->resolvers[1].text, "2001:db8::53");
+        CU_ASSERT_PTR_NULL(s->trust); /* and no error: what does not need it goes on */
         setup_free(s);
 }
 

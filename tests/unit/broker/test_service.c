@@ -172,7 +172,7 @@ static void test_not_ready_and_revoked(void)
 
         world_open(&w, false);
         expect(w.fd, "a.example.org", "not_ready");
-        CU_ASSERT_EQUAL(worker_vm_set_ready(w.worker, w.vm, true, 1), 0);
+        CU_ASSERT_EQUAL(worker_vm_set_ready(w.worker, w.vm, true, 1, NULL), 0);
         expect(w.fd, "a.example.org", "allowed");
         CU_ASSERT_EQUAL(worker_vm_revoke(w.worker, w.vm), 0);
         expect(w.fd, "a.example.org", "revoked");

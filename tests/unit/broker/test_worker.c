@@ -293,10 +293,10 @@ static void test_not_ready_then_ready(void)
 
         world_open(&w, open_policy, false);
         CU_ASSERT_PTR_NOT_NULL(strstr(refusal(&w, 7), "details=\"not_ready\""));
-        CU_ASSERT_EQUAL(worker_vm_set_ready(w.worker, w.vm, true, 3), 0);
+        CU_ASSERT_EQUAL(worker_vm_set_ready(w.worker, w.vm, true, 3, NULL), 0);
         int client = tunnel(&w, 7, &server);
         CU_ASSERT(logged_soon(&w, "\"gen\":3", 1));
-        CU_ASSERT_EQUAL(worker_vm_set_ready(w.worker, w.vm, false, 3), 0);
+        CU_ASSERT_EQUAL(worker_vm_set_ready(w.worker, w.vm, false, 3, NULL), 0);
         CU_ASSERT(over(client));
         CU_ASSERT(over(server));
         CU_ASSERT(logged_soon(&w, "\"not_ready\"", 2));

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "broker/session_private.h"
+#include "broker/tls.h"
+#include "proto/base/log.h"
+
+/*
+ * Intercepted TLS: the client's ends here and another goes to the server. In between are requests as in any tunnel
+ * (session_http.c), each of them decided. The server hears nothing, not even a ClientHello of ours, before a request
+ * was allowed.
+ */
+
+static int begin(struct session *s, const struct client_hello *hello)
+{
+        struct inspect *inspect = NULL;
+        int r = vm_inspect(s->vm, &inspect);
+
+        if (r < 0)
+                return r;
+        s->inspected = session_alloc(s, sizeof(*s->inspected));
+        if (!s->inspected)
+                return -ENOBUFS;
+        r = inspected_init(s->inspected, inspect, &s->request.host);
+        return r < 0 ? r : inspected_accept(s->inspected, &s->client, hello);
+}
+
+void session_inspect(struct session *s, const struct client_hello *hello)
+{
+        int r;
+
+        (void)peer_flush(&s->client);
+        if (buffer_used(&s->client.out)) { /* the 200; who does not read it does not begin TLS either */
+                session_set_state(s, SESSION_CLOSED);
+                return;
+        }
+        r = begin(s, hello);
+        if (r == -ENOBUFS || r == -ENOMEM) {
+                vm_warn(s->vm, "its connections hold as much memory as they may, one is closed");
+                session_set_state(s, SESSION_CLOSED);
+        } else if (r < 0) {
+                log_write_errno(LOG_LEVEL_ERROR, r, "vm %s: TLS cannot be intercepted", s->vm->name);
+                session_deny(s, REASON_INSPECTION_REQUIRED, NULL);
+        } else {
+                s->speaks = SPEAKS_NOTHING;
+                session_set_state(s, SESSION_TLS_CLIENT);
+        }
+}
+
+void session_inspected_done(struct session *s)
+{
+        if (!s->inspected)
+                return;
+        inspected_done(s->inspected);
+        session_release(s, s->inspected, sizeof(*s->inspected));
+        s->inspected = NULL;
+}
+
+/* The commonest failure by far is a guest that does not know the CA. */
+void session_step_tls_client(struct session *s)
+{
+        switch (tls_handshake(s->client.tls)) {
+        case 0: session_set_state(s, SESSION_INNER_HEAD); break;
+        case TLS_E_FAILED:
+                vm_warn(s->vm, "a client does not go on with intercepted TLS; does it trust the interception CA?");
+                session_linger(s);
+                break;
+        default: break;
+        }
+}
+
+void session_inspect_server(struct session *s)
+{
+        int r = inspected_connect(s->inspected, &s->server);
+
+        if (r < 0) {
+                vm_warn(s->vm, "its connections hold as much memory as they may, one is closed");
+                session_set_state(s, SESSION_CLOSED);
+                return;
+        }
+        session_set_state(s, SESSION_TLS_SERVER);
+}
+
+void session_step_tls_server(struct session *s)
+{
+        if (!session_read_client(s, SESSION_HELD_MAX))
+                return;
+        switch (tls_handshake(s->server.tls)) {
+        case 0: session_exchange_begin(s); break;
+        case TLS_E_FAILED: session_deny(s, REASON_UPSTREAM_TLS, tls_fault(s->server.tls)); break;
+        default:
+                if (s->client.eof && peer_hung_up(&s->client))
+                        session_set_state(s, SESSION_CLOSED);
+        }
+}
