@@ -157,7 +157,9 @@ static void on_text(void *userdata, const struct audit_text *text)
                 take_counts(r, &line, COLUMN_REQUESTS);
         else if (line.event == AUDIT_DNS)
                 take_counts(r, &line, COLUMN_NAMES);
-        if (line.event == AUDIT_EGRESS_DENY)
+        /* A request in intercepted TLS has one kind of record, allowed or not. */
+        if (line.event == AUDIT_EGRESS_DENY ||
+                (line.event == AUDIT_REQUEST && line.has_decision && line.reason != REASON_ALLOWED))
                 take_denial(r, &line);
         if (line.event == AUDIT_EGRESS_CLOSE) {
                 take_bytes(&line, tally_row(&r->vms, line.vm ? line.vm : "-"));
