@@ -35,6 +35,11 @@ isolation: trusted
 egress_rules:
   - {pattern: git.example.org, ports: [8080]}
 """
+INSPECTED = """network: allowlist_domain
+isolation: trusted
+egress_rules:
+  - {pattern: allowed.example.org, ports: [443], http_paths: ["/fine*"]}
+"""
 LAUNCH = r"""
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -147,7 +152,8 @@ class World:
         self.write("c.yaml", json.dumps({
             "state_dir": self.dir + "/state", "run_dir": self.dir + "/run", "workers": 1,
             "audit": {"dir": self.dir + "/audit", "sync": "none", "required": True},
-            "dns": {"servers": ["5.5.5.53"]}, "isolation": {"trust_declared": True}, "vms": vms}))
+            "dns": {"servers": ["5.5.5.53"]}, "isolation": {"trust_declared": True},
+            "inspect": {"upstream_ca": self.dir + "/internet/ca.pem"}, "vms": vms}))
         self.log = open(self.dir + "/broker.log", "wb")
         self.broker = subprocess.Popen([BIN + "/wbbroker", "--config", self.dir + "/c.yaml"], stderr=self.log, stdin=subprocess.DEVNULL)
         until(lambda: b"wbbroker: ready" in open(self.dir + "/broker.log", "rb").read() or self.broker.poll() is not None)
@@ -543,6 +549,73 @@ class OtherWays(Case):
                     self.assertIn("Hello", r.stdout, r.stderr)
             finally:
                 g.stop()
+
+
+class Intercepted(Case):
+    """The guest gets the CA with its activation, where its policy may need it."""
+
+    def setUp(self):
+        super().setUp()
+        self.guest = Guest(world, "plain")
+        self.addCleanup(self.guest.stop)
+        self.addCleanup(lambda: world.control(op="vm_policy", name="plain", policy=POLICY))
+
+    def execute(self, *command):
+        return subprocess.run([BIN + "/wbctl", "exec", "--unix", world.dir + "/vm/plain", "--", *command], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60)
+
+    def set_policy(self, policy):
+        answer = world.control(op="vm_policy", name="plain", policy=policy)
+        self.assertTrue(answer["ok"], answer)
+
+    def fetch(self, path, *more):
+        return self.execute("curl", "-sS", "-w", "%{http_code}", *more, "https://%s%s" % (ALLOWED, path))
+
+    def test_a_guest_trusts_what_it_is_given(self):
+        self.set_policy(INSPECTED)
+        self.assertEqual(self.guest.activate()["ca_file"], "/run/wbagent/ca.pem")
+        env = self.execute("env").stdout
+        for name in ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"):
+            self.assertIn(name + "=/run/wbagent/ca.pem\n", env)
+        for more in ((), ("--noproxy", "*")):     # by the proxy, and led there by the name
+            r = self.fetch("/fine", *more)
+            self.assertEqual(r.stdout, "Hello from %s.\n200" % ALLOWED, r.stderr)
+            r = self.fetch("/secret", *more)
+            self.assertTrue(r.stdout.endswith("403") and "path_not_allowed" in r.stdout, r.stdout + r.stderr)
+        code = "import sys,urllib.request as u; print(u.urlopen(sys.argv[1], timeout=20).read().decode())"
+        r = self.execute(PYTHON, "-c", code, "https://%s/fine" % ALLOWED)
+        self.assertEqual(r.stdout.strip(), "Hello from %s." % ALLOWED, r.stderr)
+        records = [x for x in world.records() if x["event"] == "request" and x["vm"] == "plain"]
+        self.assertEqual([(x["via"], x["path"], x["decision"]) for x in records][:2],
+                         [("inspect", "/fine", "allow"), ("inspect", "/secret", "deny")])
+        with open(world.dir + "/internet/origin.log") as f:
+            self.assertNotIn("/secret", f.read())
+        self.assertEqual(self.execute("grep", "-c", "PRIVATE", "/run/wbagent/ca.pem").stdout, "0\n")
+
+    def test_a_guest_without_it(self):
+        evidence = self.guest.activate()
+        self.assertNotIn("ca_file", evidence)
+        self.assertNotIn("SSL_CERT_FILE", self.execute("env").stdout)
+        self.set_policy(INSPECTED)
+        r = self.fetch("/fine", "--cacert", world.dir + "/internet/ca.pem")
+        self.assertNotEqual(r.returncode, 0)
+        denied = until(lambda: [x for x in world.records() if x.get("reason") == "inspection_required" and x["vm"] == "plain"])
+        self.assertIn("activate it again", denied[-1]["detail"])
+        self.guest.activate()
+        self.assertEqual(self.fetch("/fine").stdout, "Hello from %s.\n200" % ALLOWED)
+
+    def test_a_rotation_waits_for_the_next_activation(self):
+        self.set_policy(INSPECTED)
+        self.guest.activate()
+        self.assertEqual(self.fetch("/fine").stdout[-3:], "200")
+        before = self.execute("cat", "/run/wbagent/ca.pem").stdout
+        new = world.control(op="ca_rotate")["ca"]["certificate"]
+        self.assertEqual(self.fetch("/fine").stdout[-3:], "200")
+        self.guest.activate()
+        self.assertEqual(self.fetch("/fine").stdout[-3:], "200")
+        after = self.execute("cat", "/run/wbagent/ca.pem").stdout
+        self.assertNotIn(new.strip(), before)
+        self.assertIn(new.strip(), after)
 
 
 class Budget(Case):
