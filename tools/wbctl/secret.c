@@ -44,9 +44,9 @@ static const struct option_spec ls_specs[] = {
 static const struct option_table put_table = {
         .usage = "wbctl secret put " TARGET_USAGE " NAME=FILE [--ttl DURATION]",
         .summary =
-                "Gives a VM a secret, or another value for one; - is stdin. With --vm the broker keeps it (until it is "
-                "removed, its time is up, the VM is removed, or the broker ends), gives it to the guest now if that is "
-                "active and at each activation, and audits both; otherwise the activated guest alone has it.",
+                "Gives a VM a secret, or another value for one; - is stdin. With --vm the broker keeps it until it is\n"
+                "removed, its time is up, the VM is removed or the broker ends; gives it to the guest at each\n"
+                "activation, and now if it is active; and audits both. Otherwise an activated guest alone has it.",
         .example = "wbctl secret put --vm demo TOKEN=token.txt --ttl 10m",
         .specs = put_specs,
         .specs_n = sizeof(put_specs) / sizeof(put_specs[0]),
