@@ -67,15 +67,16 @@ static json_t *describe(const struct vm_entry *e)
         (void)worker_vm_stats(e->worker, e->vm, &stats);
         for (size_t i = 0; i < 32; i++)
                 (void)snprintf(policy + 2 * i, 3, "%02x", e->policy->sha256[i]);
-        return json_pack("{s:s, s:s, s:s, s:s, s:s*, s:I, s:I, s:b, s:s, s:b, s:I, s:s, s:I, s:I, s:I, s:I, s:I}",
+        return json_pack("{s:s, s:s, s:s, s:s, s:s*, s:I, s:I, s:b, s:s, s:b, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}",
                 "name", e->config.name, "state", vm_state_name(e->state), "backend",
                 backend_name((enum backend)e->config.backend), "transport",
                 config_transport_words.words[e->config.transport], "path", e->config.path, "cid",
                 (json_int_t)e->config.cid, "pid", (json_int_t)e->config.pid, "agent", e->config.agent, "tier",
                 isolation_tier_name(e->wall.tier), "verified", e->wall.verified, "generation",
                 (json_int_t)e->generation, "policy", policy, "sessions_open", (json_int_t)stats.sessions_open,
-                "sessions_total", (json_int_t)stats.sessions_total, "denied_total", (json_int_t)stats.denied_total,
-                "bytes_up", (json_int_t)stats.bytes_up, "bytes_down", (json_int_t)stats.bytes_down);
+                "sessions_total", (json_int_t)stats.sessions_total, "allowed_total", (json_int_t)stats.allowed_total,
+                "denied_total", (json_int_t)stats.denied_total, "bytes_up", (json_int_t)stats.bytes_up, "bytes_down",
+                (json_int_t)stats.bytes_down);
 }
 
 static json_t *describe_layers(const struct vm_entry *e)
@@ -152,14 +153,16 @@ static void stats(struct registry *r, struct vm_entry *none, const json_t *body,
                         continue;
                 sum.sessions_open += one.sessions_open;
                 sum.sessions_total += one.sessions_total;
+                sum.allowed_total += one.allowed_total;
                 sum.denied_total += one.denied_total;
                 sum.bytes_up += one.bytes_up;
                 sum.bytes_down += one.bytes_down;
         }
         control_answer(request,
-                json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1, "vms", (json_int_t)r->vms_n, "workers",
-                        (json_int_t)r->workers_n, "sessions_open", (json_int_t)sum.sessions_open, "sessions_total",
-                        (json_int_t)sum.sessions_total, "denied_total", (json_int_t)sum.denied_total, "bytes_up",
+                json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "ok", 1, "vms", (json_int_t)r->vms_n,
+                        "workers", (json_int_t)r->workers_n, "sessions_open", (json_int_t)sum.sessions_open,
+                        "sessions_total", (json_int_t)sum.sessions_total, "allowed_total",
+                        (json_int_t)sum.allowed_total, "denied_total", (json_int_t)sum.denied_total, "bytes_up",
                         (json_int_t)sum.bytes_up, "bytes_down", (json_int_t)sum.bytes_down));
 }
 

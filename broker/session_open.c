@@ -150,6 +150,7 @@ void session_close_server(struct session *s)
 static void opened(struct session *s)
 {
         s->recorded = true;
+        s->vm->stats.allowed_total++;
         s->opened_ns = clock_monotonic_ns();
         session_release(s, s->addresses, s->addresses_n * sizeof(*s->addresses));
         s->addresses = NULL;

@@ -87,6 +87,7 @@ int worker_vm_revoke(struct worker *w, struct vm *vm); /* all cut, nothing new *
 struct vm_stats {
         uint64_t sessions_open;
         uint64_t sessions_total;
+        uint64_t allowed_total; /* connections that were opened, requests apart */
         uint64_t denied_total;
         uint64_t bytes_up;
         uint64_t bytes_down;

@@ -33,5 +33,6 @@ int command_run(int argc, char **argv);
 int command_secret(int argc, char **argv);
 int command_shutdown(int argc, char **argv);
 int command_sync(int argc, char **argv);
+int command_top(int argc, char **argv);
 int command_vm(int argc, char **argv);
 int command_why(int argc, char **argv);

@@ -125,7 +125,7 @@ static void print_vm(const json_t *answer)
         static const char *const texts[] = {
                 "state", "backend", "transport", "path", "tier", "isolation", "checked", "policy", "expires"};
         static const char *const numbers[] = {"cid", "pid", "generation", "sessions_open", "sessions_total",
-                "denied_total", "bytes_up", "bytes_down"};
+                "allowed_total", "denied_total", "bytes_up", "bytes_down"};
         const json_t *vm = json_object_get(answer, "vm");
 
         printf("%s\n", text_of(vm, "name"));
