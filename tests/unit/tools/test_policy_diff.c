@@ -94,7 +94,7 @@ static void test_random_pairs(void)
         unsigned seed = 4711;
         size_t same = 0, different = 0, found = 0;
 
-        for (int round = 0; round < 1500; round++) {
+        for (int round = 0; round < 500; round++) {
                 struct policy_diff d;
                 bool is_same;
 
@@ -129,7 +129,7 @@ static void test_random_pairs(void)
                 policy_diff_done(&d);
         }
         printf(" (%zu same, %zu different, %zu requests differed) ", same, different, found);
-        CU_ASSERT_TRUE(same > 100 && different > 300 && found > 10000);
+        CU_ASSERT_TRUE(same > 100 && different > 200 && found > 10000);
 }
 
 /* ---- by hand */
