@@ -213,6 +213,35 @@ def unannounced(arguments, image, work):
     assert not same, f"drawn in both machines after the activation: {same}"
 
 
+def vmclock(arguments, image, work):
+    """Where the hypervisor has VMClock it decides alone: a device that comes and goes in a machine that lives on is no resume."""
+    asked = subprocess.run([arguments.qemu, "-device", "vmclock,help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if "not found" in asked.stderr:
+        report("skipped", "this QEMU has no VMClock (it came with 9.2)")
+        return
+    memory, state = work + "/memory", work + "/state"
+    with Guest(arguments, 65, image, memory_file=memory, qemu_options=["-device", "vmclock"]) as g:
+        if g.info("--timeout", "90s")["facts"]["vmclock"] != "yes":
+            report("skipped", "this kernel has no driver for VMClock (it came with 6.13)")
+            return
+        activate(g)
+        workload = start(g, WORKLOAD)
+        g.monitor.unplug("vsock0")
+        g.plug()
+        assert g.info("--timeout", "30s")["state"] == "open" and g.facts()["resumes_unannounced"] == "0"
+        g.wbctl("exec", "--", "true")
+        g.save(state)
+        with Clone(g, 65, state, memory) as c:
+            c.go_on()
+            refused(c)
+            assert c.facts()["resumes_unannounced"].startswith("1, the last by vmclock"), c.facts()
+            before = written(c, workload, 0.5)
+            assert written(c, workload, 0.5) == before, "the workload is not frozen"
+            activate(c)
+            time.sleep(0.5)
+            assert len(lines_of(before + rest(c, workload, len(before)))) > len(lines_of(before))
+
+
 # ---- disks
 
 DISK_BYTES = 96 << 20
@@ -447,7 +476,7 @@ def with_broker(arguments, image, work):
 
 
 def run(arguments):
-    tests = {"announced": announced, "unannounced": unannounced, "disks": disks, "host_gone": host_gone,
+    tests = {"announced": announced, "unannounced": unannounced, "vmclock": vmclock, "disks": disks, "host_gone": host_gone,
              "with_broker": with_broker}
     with tempfile.TemporaryDirectory() as work:
         image = guest.build_image(arguments, work, "socat")
