@@ -70,6 +70,7 @@ struct control {
         bool above_low;  /* drained() is owed */
         bool held;       /* what is queued waits for control_release() */
         bool broken;     /* writing failed */
+        int error;       /* errno of what broke it, reading or writing; 0: nothing did */
         bool peer_ended; /* it will say nothing more */
 
         const struct control_handler *handler;
@@ -139,8 +140,12 @@ static int flush(struct control *c)
                 put = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
                 if (put < 0 && errno == EINTR)
                         continue;
-                if (put < 0)
-                        return errno == EAGAIN || errno == ENOBUFS ? 0 : -EPIPE;
+                if (put < 0 && (errno == EAGAIN || errno == ENOBUFS))
+                        return 0;
+                if (put < 0) {
+                        c->error = errno;
+                        return -EPIPE;
+                }
                 take_sent(c, (size_t)put);
         }
         return 0;
@@ -331,6 +336,21 @@ struct control *control_newer(const struct control *c)
         return c->newer;
 }
 
+bool control_was_reset(const struct control *c)
+{
+        return c->pool->agent->transport.kind != TRANSPORT_UNIX && (c->error == ENOTCONN || c->error == ECONNRESET);
+}
+
+/* If that was a resume, the guest stands still before whoever runs the conversation hears of its end. */
+static void broke(struct control *c)
+{
+        struct resume_watch *resume = c->pool->agent->resume;
+
+        if (resume && c->error)
+                resume_connection_broke(resume, c->fd, c->error);
+        die(c);
+}
+
 static void break_off(struct control *c, const char *detail)
 {
         const struct control_handler *handler = c->handler;
@@ -427,9 +447,8 @@ static void on_readable(evutil_socket_t fd, short events, void *userdata)
                         break;
                 }
                 if (got <= 0) {
-                        if (got < 0 && pool->agent->resume)
-                                resume_connection_broke(pool->agent->resume, fd, errno);
-                        die(c);
+                        c->error = got < 0 ? errno : 0;
+                        broke(c);
                         break;
                 }
                 take_bytes(c, pool->buffer, (size_t)got);
@@ -451,7 +470,7 @@ static void on_writable(evutil_socket_t fd, short events, void *userdata)
         if (!c->broken)
                 flushed(c, flush(c));
         if (c->broken)
-                die(c);
+                broke(c);
         if (c->state == CONTROL_DEAD) {
                 control_free(c);
                 return;

@@ -47,6 +47,10 @@ int control_send(struct control *c, const Wb__FromAgent *m);
 /* Shorthand for Error. Printable detail; what is not is escaped. */
 int control_send_error(struct control *c, const char *reason, const char *detail);
 
+/* In closed(): the device dropped this connection with all others, as it does when the machine is resumed; the peer did
+ * not go away. */
+bool control_was_reset(const struct control *c);
+
 size_t control_queued(const struct control *c);
 
 /* What is sent in between leaves as one. */

@@ -234,13 +234,26 @@ static int stream_of(Wb__Stream number)
         return number == WB__STREAM__STDERR ? EXEC_STDERR : EXEC_STDOUT;
 }
 
+/*
+ * Its client has not gone away, the machine has, and is another: it goes on as if it had been detached, and its output
+ * can be attached to. Of input there is no more; to a terminal that is nobody's concern.
+ */
+static void orphan(struct exec *x)
+{
+        x->detached = true;
+        if (!x->terminal && !x->input.eof)
+                (void)input_take(&x->input, x->input.offset, NULL, 0, true);
+}
+
 static void gone(struct viewer *v)
 {
         struct exec *x = v->exec;
-        bool owner = v->owner;
+        bool owner = v->owner, reset = control_was_reset(v->control);
 
         free_viewer(v);
-        if (owner)
+        if (owner && reset)
+                orphan(x);
+        else if (owner)
                 exec_end_all(x, EXEC_BY_CLIENT_GONE);
         viewers_pump(x);
         settle(x);

@@ -53,6 +53,18 @@ def rest(g, exec_id, offset):
     return g.wbctl("attach", "--offset", str(offset), exec_id)
 
 
+def start_attended(g, script):
+    """Not detached: wbctl, on the host, waits for it. Its process, and the exec's id."""
+    known = {e["id"] for e in json.loads(g.wbctl("ps", "--json"))}
+    p = g.start([g.arguments.wbctl, "exec", "--uds", g.path("v"), "--", "sh", "-c", script], stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE)
+
+    def new():
+        return [e["id"] for e in json.loads(g.wbctl("ps", "--json")) if e["id"] not in known]
+    wait_until(new, "the exec")
+    return p, new()[0]
+
+
 def lines_of(text):
     lines = [line.split() for line in text.splitlines()]
     assert [int(number) for number, _ in lines] == list(range(len(lines))), "numbers are missing or there twice: " + text[-300:]
@@ -100,7 +112,7 @@ def quiesced(g, workload):
     return before
 
 
-def check_clone(c, name, old, before, workload, dialler):
+def check_clone(c, name, old, before, workload, dialler, attended):
     info = c.info("--timeout", "30s")
     assert info["state"] == "closed" and info["generation"] == 7 and info["facts"]["resumes_unannounced"] == "0", info
     refused(c)
@@ -121,6 +133,10 @@ def check_clone(c, name, old, before, workload, dialler):
     time.sleep(1)
     all_of_it = before + rest(c, workload, len(before))
     values = lines_of(all_of_it)
+    # Its client was cut off, and did not go away: that ends an exec no more than a snapshot does.
+    exec_id, had = attended
+    has = lines_of(c.wbctl("attach", "--offset", "0", exec_id))
+    assert has[:len(had)] == had and len(has) > len(had), "an attended exec does not go on"
     assert len(values) > len(lines_of(before)), "the workload does not go on"
     c.wbctl("exec", "--secret", "TOKEN", "--", "true", status=125)        # it was the life's before
     return {"generation": c.shell("cat /run/wbagent/generation"), "values": values[len(lines_of(before)):],
@@ -142,14 +158,18 @@ def announced(arguments, image, work):
         dialler = start(g, "socat -u VSOCK-CONNECT:2:9000 - 2>&1; true")
         accepted, _ = listener.accept()
         workload = start(g, WORKLOAD)
+        client, attended = start_attended(g, WORKLOAD)
+        time.sleep(1)
         wait_until(lambda: len(written(g, workload, 0.3)) > 100, "output")
         before = quiesced(g, workload)
+        attended = (attended, lines_of(written(g, attended, 0.7)))
         g.save(state)
         g.monitor.do("quit")
         g.qemu.wait(10)
         accepted.settimeout(5)
         assert accepted.recv(1) == b"", "the host's end of a connection of the life before is still open"
         accepted.close()
+        assert client.wait(10) == 125 and b"connection_lost" in client.stderr.read()
     time.sleep(ASLEEP_S)
     with open(memory, "rb") as f:
         copies = f.read().count(SECRET)
@@ -162,7 +182,7 @@ def announced(arguments, image, work):
             c.go_on()
             c.info("--timeout", "30s")
             report("restore to first answer", f"{time.monotonic() - begin:.2f} s")
-            seen.append(check_clone(c, name, old, before, workload, dialler))
+            seen.append(check_clone(c, name, old, before, workload, dialler, attended))
             c.wbctl("shutdown")
     one, two = seen
     assert one["generation"] != two["generation"] and one["urandom"] != two["urandom"], seen
