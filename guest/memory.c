@@ -247,15 +247,21 @@ static const char *fault_text(int error)
         return text ? text : "";
 }
 
-static bool fill_item(const struct memory_watch *w, const char *path, Wb__MemoryFilesystem *item, char *path_copy)
+/* False: another one is mounted over it. */
+static bool fill_item(
+        const struct memory_watch *w, const struct filesystem *found, Wb__MemoryFilesystem *item, char *path_copy)
 {
-        const struct followed *f = find((struct memory_watch *)(uintptr_t)w, path);
+        const struct followed *f = find((struct memory_watch *)(uintptr_t)w, found->path);
         _cleanup_close_ int fd = -1;
         struct tmpfs_use use;
+        char device[24];
 
-        if (tmpfs_open(path, &fd, &use) != 0)
+        if (tmpfs_open(found->path, &fd, &use) != 0)
                 return false;
-        (void)snprintf(path_copy, WB_MEMORY_PATH_MAX + 1, "%s", path);
+        (void)snprintf(device, sizeof(device), "%u:%u", use.major, use.minor);
+        if (strcmp(device, found->device) != 0)
+                return false;
+        (void)snprintf(path_copy, WB_MEMORY_PATH_MAX + 1, "%s", found->path);
         *item = (Wb__MemoryFilesystem)WB__MEMORY_FILESYSTEM__INIT;
         item->path = (ProtobufCBinaryData){.len = strlen(path_copy), .data = (uint8_t *)path_copy};
         item->size_bytes = use.size_bytes;
@@ -279,7 +285,7 @@ static void fill_items(const struct memory_watch *w, struct memory_message *ret)
         for (size_t i = 0; i < n; i++) {
                 size_t at = ret->limits.n_filesystems;
 
-                if (!fill_item(w, found[i].path, &ret->items[at], ret->paths[at]))
+                if (!fill_item(w, &found[i], &ret->items[at], ret->paths[at]))
                         continue;
                 ret->pointers[at] = &ret->items[at];
                 ret->limits.n_filesystems++;

@@ -14,22 +14,18 @@
 
 #include "proto/base/cleanup.h"
 
-static bool is_mounted_here(int fd)
-{
-        struct statx st;
-
-        return statx(fd, "", AT_EMPTY_PATH, 0, &st) == 0 && st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
-}
-
 int tmpfs_open(const char *path, int *ret_fd, struct tmpfs_use *ret)
 {
         _cleanup_close_ int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         struct statfs st;
+        struct statx at;
 
-        if (fd < 0 || fstatfs(fd, &st) < 0)
+        if (fd < 0 || fstatfs(fd, &st) < 0 || statx(fd, "", AT_EMPTY_PATH, 0, &at) < 0)
                 return -errno;
-        if (st.f_type != TMPFS_MAGIC || !is_mounted_here(fd))
+        if (st.f_type != TMPFS_MAGIC || !(at.stx_attributes & STATX_ATTR_MOUNT_ROOT))
                 return TMPFS_E_OTHER;
+        ret->major = at.stx_dev_major;
+        ret->minor = at.stx_dev_minor;
         ret->size_bytes = (uint64_t)st.f_blocks * (uint64_t)st.f_bsize;
         ret->used_bytes = (uint64_t)(st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize;
         *ret_fd = steal_fd(&fd);

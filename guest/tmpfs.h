@@ -9,6 +9,7 @@
 struct tmpfs_use {
         uint64_t size_bytes; /* 0: no limit */
         uint64_t used_bytes;
+        unsigned major, minor; /* of its device number */
 };
 
 #define TMPFS_E_OTHER 1 /* what is there is no tmpfs, or a directory within one */

@@ -65,7 +65,7 @@ static void print_filesystem(const Wb__MemoryFilesystem *f)
         if (f->percent)
                 printf("; follows memory, %u %%", f->percent);
         if (f->fault[0])
-                printf("; not so large now: %s", f->fault);
+                printf("; %s", f->fault);
         printf("\n");
 }
 

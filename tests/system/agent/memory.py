@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What is backed by a guest's memory: limits that change while an exec runs, a ceiling that keeps the agent alive, and both growing
-with the machine when a DIMM is plugged in.
+with the machine when a DIMM is plugged in, or shrinking with a balloon.
 
     memory.py --wbagent F --wbctl F --wbvsock F --builder images/microvm/build [--cache D] [--qemu F]
 
 77: what it needs is not to be had."""
-import hashlib, json, os, sys, tempfile
+import glob, hashlib, json, os, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import vm
@@ -142,6 +142,48 @@ def check_a_dimm(g):
     agent_is_well(g, set())
 
 
+def balloon_module(g, modules):
+    """The driver, or None where the guest's kernel is not the one whose modules are at hand."""
+    found = glob.glob(modules + "/kernel/drivers/virtio/virtio_balloon.ko")
+    if not found or os.path.basename(modules) != g.shell("uname -r").strip():
+        return None
+    with open(found[0], "rb") as f:
+        return f.read()
+
+
+def inflate(g, to_mib):
+    """Until the balloon has left the guest so much, and no more moves."""
+    g.monitor.do("balloon", value=to_mib * MIB)
+    wait_until(lambda: g.monitor.do("query-balloon")["actual"] == to_mib * MIB, "the balloon")
+
+
+def check_a_balloon(g, modules):
+    """Memory goes, of which the kernel sends no word; a tmpfs that holds more than its share keeps its size until it can shrink."""
+    module = balloon_module(g, modules)
+    if not module:
+        print("skipped: no virtio_balloon for this kernel")
+        return
+    g.shell("cat >/tmp/balloon.ko; insmod /tmp/balloon.ko && rm /tmp/balloon.ko", input=module)
+    before = json.loads(g.wbctl("resize", "--json"))
+    g.wbctl("resize", "--tmpfs", "/tmp=20%")
+    g.shell("head -c 25000000 /dev/zero >/tmp/full")
+    inflate(g, 256 - 64)
+    now = json.loads(g.wbctl("resize", "--json"))
+    assert abs(before["total_bytes"] - now["total_bytes"] - 64 * MIB) < 4 * MIB, (before, now)
+    assert now["ceiling_bytes"] < before["ceiling_bytes"] - 48 * MIB or now["ceiling_bytes"] == now["total_bytes"] // 2 // 4096 * 4096, now
+    assert abs(tmpfs(now, "/run")["size_bytes"] - now["total_bytes"] // 2) <= 4096, now
+    full = tmpfs(now, "/tmp")
+    assert full["fault"] == "more than its share is used" and full["size_bytes"] > now["total_bytes"] // 5 + MIB, full
+    assert "/tmp keeps its size: more than its new one is used" in g.console()
+    assert "follows memory, 20 %; more than its share is used" in g.wbctl("info")
+    g.shell("rm /tmp/full")
+    wait_until(lambda: tmpfs(g.info()["memory"], "/tmp")["fault"] is None, "the agent to try again by itself")
+    assert abs(tmpfs(g.info()["memory"], "/tmp")["size_bytes"] - now["total_bytes"] // 5) <= 4096
+    inflate(g, 256)
+    now = json.loads(g.wbctl("resize", "--tmpfs", "/tmp=50%", "--json"))
+    assert now["ceiling_bytes"] >= before["ceiling_bytes"] - 4 * MIB, (before, now)
+
+
 def check_activation_tells(g):
     done = json.loads(g.wbctl("activate", "--json"))
     assert int(evidence(done, "thaw")["ceiling_bytes"]) == g.info()["memory"]["ceiling_bytes"], done
@@ -150,10 +192,12 @@ def check_activation_tells(g):
 def run(arguments):
     with tempfile.TemporaryDirectory() as work:
         image = build_image(arguments, work)
-        with Guest(arguments, 45, image, qemu_options=["-m", "256M,slots=1,maxmem=1G"]) as g:
+        _, modules = vm.find_kernel(arguments.cache)
+        with Guest(arguments, 45, image, qemu_options=["-m", "256M,slots=1,maxmem=1G", "-device", "virtio-balloon-pci"]) as g:
             assert g.info("--timeout", "90s")["pid1"]
             check_activation_tells(g)
             check_at_boot(g)
+            check_a_balloon(g, modules)
             check_asked_sizes(g)
             other = check_limits_of_a_running_exec(g)
             check_the_ceiling(g, other)
