@@ -3,6 +3,7 @@
 
 #include "broker/session_private.h"
 #include "broker/tls.h"
+#include "proto/base/clock.h"
 #include "proto/base/log.h"
 
 /*
@@ -56,9 +57,31 @@ void session_inspected_done(struct session *s)
         s->inspected = NULL;
 }
 
+/* A VM that opens more than its share waits, each connection within its time. */
+static bool may_begin(struct session *s)
+{
+        uint64_t now_ns = clock_monotonic_ns();
+
+        if (s->inspected->granted)
+                return true;
+        s->inspected->granted = bucket_peek(&s->vm->handshakes, 1, now_ns) > 0;
+        if (s->inspected->granted)
+                bucket_draw(&s->vm->handshakes, 1);
+        s->rate_wait_ns = s->inspected->granted ? 0 : bucket_wait_ns(&s->vm->handshakes, 1, now_ns);
+        return s->inspected->granted;
+}
+
+void session_want_tls_client(struct session *s)
+{
+        peer_want(&s->client, s->inspected->granted, false);
+        peer_want(&s->server, false, false);
+}
+
 /* The commonest failure by far is a guest that does not know the CA. */
 void session_step_tls_client(struct session *s)
 {
+        if (!may_begin(s))
+                return;
         switch (tls_handshake(s->client.tls)) {
         case 0: session_set_state(s, SESSION_INNER_HEAD); break;
         case TLS_E_FAILED:

@@ -182,6 +182,7 @@ void session_want_relaying(struct session *s);
 /* session_inspect.c */
 void session_inspect(struct session *s, const struct client_hello *hello); /* takes no hello */
 void session_step_tls_client(struct session *s);
+void session_want_tls_client(struct session *s);
 void session_inspect_server(struct session *s); /* a request was allowed; session_exchange_begin() follows */
 void session_step_tls_server(struct session *s);
 void session_inspected_done(struct session *s); /* behind the peers' end; idempotent */

@@ -16,8 +16,9 @@
 #include "broker/buffer.h"
 #include "proto/wire/hostname.h"
 
-/* What one takes of its VM's budget: mbedTLS's two record buffers, a handshake under way, the other side's chain. */
-#define TLS_CHARGED_BYTES (64u * 1024u)
+/* What one takes of its VM's budget: mbedTLS's two record buffers (34 KiB), a handshake under way, the other side's
+ * chain. */
+#define TLS_CHARGED_BYTES (48u * 1024u)
 
 /*
  * A role's configuration: TLS 1.2 or newer, suites with forward secrecy and authenticated encryption, http/1.1 as the

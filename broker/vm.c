@@ -95,6 +95,7 @@ static int vm_build(struct worker_context *context, const struct vm_config *conf
         vm->name = strdup(config->name);
         if (!vm->name)
                 return -ENOMEM;
+        bucket_init(&vm->handshakes, NULL, INSPECT_HANDSHAKES_PER_S, INSPECT_HANDSHAKES_BURST, clock_monotonic_ns());
         name_budget_init(&vm->names, NAME_BUDGET_QUERIES, NAME_BUDGET_NAMES, draw_seed(), clock_monotonic_ns());
         name_budget_init(
                 &vm->lookups, NAME_BUDGET_LOOKUPS, NAME_BUDGET_LOOKUP_NAMES, draw_seed(), clock_monotonic_ns());

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "broker/bucket.h"
 #include "broker/buffer.h"
 #include "broker/ca.h"
 #include "broker/capacity.h"
@@ -53,8 +54,9 @@ struct vm {
         bool revoked;
         bool removed; /* nothing is accepted any more */
         struct policy *policy;
-        struct ca *ca;           /* that its guest trusts; NULL: none */
-        struct inspect *inspect; /* with that CA; NULL: not wanted yet */
+        struct ca *ca;            /* that its guest trusts; NULL: none */
+        struct inspect *inspect;  /* with that CA; NULL: not wanted yet */
+        struct bucket handshakes; /* what intercepting its TLS may take of the worker's time */
         struct limits limits;
         struct budget budget;
         struct session_list sessions;

@@ -489,6 +489,34 @@ class Clients(Interception):
         self.assertFalse(thread.is_alive())
 
 
+    def test_one_vm_does_not_have_the_worker_alone(self):
+        """Handshakes are dear: so many a second, whatever a guest does."""
+        self.begin(vms=("a", "b"))
+        done, ends = [], time.monotonic() + 6
+        context = self.context()
+
+        def flood():
+            while time.monotonic() < ends:
+                try:
+                    with self.tls(context=context) as s:
+                        self.ask(s)
+                        done.append(time.monotonic())
+                except OSError:     # it waited for too long
+                    pass
+        threads = [threading.Thread(target=flood) for _ in range(12)]
+        for t in threads:
+            t.start()
+        time.sleep(3)
+        began = time.monotonic()
+        with self.tls(vm="b", context=context) as s:
+            self.assertIn(" 200 ", self.ask(s)[0])
+        self.assertLess(time.monotonic() - began, 5)
+        for t in threads:
+            t.join()
+        self.assertLess(len(done), 100 + 20 * 8)
+        self.assertGreater(len(done), 100)
+
+
 class Changes(Interception):
     def test_a_policy_that_allows_less(self):
         self.begin()
