@@ -168,8 +168,9 @@ int exec_open_streams(struct exec *x, const int out_fds[EXEC_STREAMS], int in_fd
 static bool read_report(struct exec *x, struct keeper_report *ret_end)
 {
         struct keeper_report r;
+        ssize_t n = 0;
 
-        while (x->report_fd >= 0 && read(x->report_fd, &r, sizeof(r)) == (ssize_t)sizeof(r)) {
+        while (x->report_fd >= 0 && (n = read(x->report_fd, &r, sizeof(r))) == (ssize_t)sizeof(r)) {
                 x->pid = r.pid;
                 if (!r.ended && !ret_end)
                         return false;
@@ -178,6 +179,8 @@ static bool read_report(struct exec *x, struct keeper_report *ret_end)
                         return true;
                 }
         }
+        if (x->report_fd >= 0 && n == 0)
+                (void)event_del(&x->report); /* the keeper has gone without a word: that it is reaped tells */
         return false;
 }
 
@@ -200,17 +203,25 @@ static bool read_status(struct exec *x)
         x->status_fd = close_fd(x->status_fd);
         if (!x->pid)
                 (void)read_report(x, NULL); /* written before: the pid */
+        if (!x->pid && !x->failed) {        /* the keeper went before there was a command */
+                x->failure = (struct spawn_failure){.stage = SPAWN_INTERNAL, .error = ESRCH};
+                x->failed = true;
+        }
         return true;
+}
+
+static void send_pending_signals(struct exec *x)
+{
+        for (int i = 1; i <= SIGNAL_MAX; i++)
+                if (x->pending_signals >> i & 1)
+                        exec_signal(x, i);
+        x->pending_signals = 0;
 }
 
 static void run(struct exec *x)
 {
         set_state(x, EXEC_RUNNING);
         viewers_say_started(x);
-        for (int i = 1; i <= SIGNAL_MAX; i++)
-                if (x->pending_signals >> i & 1)
-                        exec_signal(x, i);
-        viewers_pump(x);
 }
 
 static void on_status(evutil_socket_t fd, short events, void *userdata)
@@ -219,8 +230,11 @@ static void on_status(evutil_socket_t fd, short events, void *userdata)
 
         (void)fd;
         (void)events;
-        if (read_status(x) && !x->failed)
-                run(x); /* a child that failed is about to be reaped, and that tells */
+        if (!read_status(x) || x->failed)
+                return; /* a child that failed is about to be reaped, and that tells */
+        run(x);
+        send_pending_signals(x);
+        viewers_pump(x);
 }
 
 static void on_report(evutil_socket_t fd, short events, void *userdata)
@@ -368,6 +382,7 @@ void exec_leader_ended(struct exec *x, int wait_status, const struct rusage *usa
         for (int i = 0; i < EXEC_STREAMS; i++)
                 output_leader_ended(&x->output[i]);
         set_state(x, EXEC_DRAINING);
+        send_pending_signals(x); /* to those of its group that are left: its pid may be another's by now */
         end_if_drained(x);
         viewers_pump(x);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds of tests/fuzz/corpus/{http1,socks5,client_hello} from tests/cases: a small one of every family."""
+"""Writes the seeds of tests/fuzz/corpus/{http1,socks5,client_hello} from tests/cases, a small one of every family, and those of corpus/exec."""
 import base64
 import json
 import pathlib
@@ -56,7 +56,57 @@ def seeds(name, file, key, most_bytes, prefix=b""):
             write(name, case["id"], prefix + content)
 
 
+# The steps of fuzz_exec.c. Hosts and commands are counted from 0.
+def start(flags=0, kind=1, window=2, host=0):
+    return bytes([0, host << 4, flags, kind, window])
+
+
+def more(*sizes, last=True, host=0):
+    return bytes([0, host << 4 | 1, len(sizes), *sizes, not last])
+
+
+def host(step, *args, number=0):
+    steps = {"input": 2, "credit": 3, "signal": 4, "attach": 5, "ask": 6, "anything": 7, "leave": 8, "read": 9}
+    return bytes([0, number << 4 | steps[step], *args])
+
+
+def command(step, detail=0, number=0):
+    steps = {"fail": 0, "keeper": 1, "close": 2, "read": 3, "end": 5, "gone": 6, "run": 7, "write": 10}
+    return bytes([9, number << 4 | steps[step], detail])
+
+
+READ, OUT, ERR, RUN, END, GONE = host("read", 255), command("write", 200), command("write", 201), command("run"), command("end", 3), command("gone")
+TIME = bytes([15, 7])
+EXECS = {
+    "plain": start() + RUN + OUT + ERR + READ + OUT + END + GONE + READ,
+    "input": start() + RUN + READ + host("input", 0, 8) + command("read", 255) + host("input", 3, 4) + command("read", 255) * 4 + READ + END + GONE + READ,
+    "credit": start(window=1) + RUN + OUT * 3 + READ + host("credit", 0, 1) + READ + host("credit", 0, 2) + READ + END + GONE + READ,
+    "large": start(8) + more(0, 0, 1, last=False) + more(0, 2, 3) + RUN + OUT + END + GONE + READ,
+    "too-large": start(8) + more(*[0] * 7, last=False) * 10,
+    "half": start(8) + more(0, last=False) + host("leave"),
+    "left": start() + RUN + OUT + host("leave") + TIME,
+    "attach": start(1) + RUN + OUT + READ + host("attach", 0, 0, 0, 0, 2, number=1) + OUT + ERR + host("read", 255, number=1) + END + GONE + host("read", 255, number=1),
+    "again": start(1) + RUN + OUT * 4 + END + GONE + host("attach", 0, 9, 0, 3, 3, number=2) + host("read", 255, number=2) * 2,
+    "stalled": start(1) + RUN + host("attach", 0, 0, 0, 0, 0, number=1) + OUT * 40 + TIME + OUT * 4 + host("credit", 0, 2, number=1) + host("read", 255, number=1),
+    "killed": start() + RUN + OUT + host("ask", 2, 0, 0, number=3) + READ + READ,
+    "signalled": start() + host("signal", 15) + RUN + READ + host("signal", 15) + command("end", 15) + GONE + READ,
+    "early": start() + host("signal", 9) + END + GONE + READ,
+    "failed": start() + command("fail", 9) + READ + start(host=1) + command("fail", 74) + host("read", 255, number=1),
+    "background": start() + RUN + OUT + END + READ + OUT + TIME + READ + host("ask", 0, 0, 0, number=1) + GONE,
+    "terminal": start(4) + RUN + OUT + READ + host("signal", 40) + host("input", 0, 1) + command("read", 255) + host("input", 3, 0) + END + GONE + READ,
+    "timeout": start(16) + RUN + OUT + TIME + READ,
+    "closed": start() + RUN + command("close", 1) + TIME + ERR + READ + command("close", 2) + command("close", 0) + host("input", 0, 4) + END + GONE + READ,
+    "keeper": start() + command("keeper") + host("signal", 3) + GONE + READ + start(host=1) + RUN + command("keeper") + GONE + host("read", 255, number=1),
+    "many": b"".join(start(1, host=i % 4) + host("leave", number=i % 4) for i in range(10)) + b"".join(command("run", number=i) + command("end", i, number=i) for i in range(8)),
+    "limits": start(32, 2) + RUN + host("ask", 1, 0, 0, number=1) + host("ask", 5, 0, 0, number=1) + start(32, 15, host=2) + start(96, 1, host=3) + END + GONE,
+    "anything": host("anything", 5, 0x2a, 3, 0x0a, 1, 0x61) + RUN + READ + host("anything", 2, 0xff, 0xff),
+}
+
+
 def main():
+    for seed, steps in EXECS.items():
+        for cgroups in 0, 1:
+            write("exec", "%s-%d" % (seed, cgroups), bytes([cgroups]) + steps)
     seeds("http1", "http_requests.json", "bytes", 300, b"\0")
     seeds("socks5", "socks5.json", "bytes", 120)
     seeds("client_hello", "client_hello.json", "hello", 300)
