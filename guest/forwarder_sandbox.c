@@ -79,44 +79,19 @@ static int become(uid_t uid)
         return drop_capabilities();
 }
 
-/* What libevent, the relaying and glibc's allocator need; a socket of the transport's family alone. */
+/* What libevent and the relaying need; a socket of the transport's family alone. */
 static const int allowed[] = {
 #ifdef SYS_epoll_wait
         SYS_epoll_wait,
 #endif
         SYS_epoll_pwait,
         SYS_epoll_ctl,
-#ifdef SYS_poll
-        SYS_poll,
-#endif
-        SYS_ppoll,
         SYS_epoll_pwait2,
         SYS_accept4,
-        SYS_recvfrom,
-        SYS_sendto,
-        SYS_shutdown,
-        SYS_close,
         SYS_connect,
         SYS_getsockname,
         SYS_getsockopt,
         SYS_setsockopt,
-        SYS_fcntl,
-        SYS_write,
-        SYS_brk,
-        SYS_mmap,
-        SYS_munmap,
-        SYS_mremap,
-        SYS_madvise,
-        SYS_clock_gettime,
-        SYS_gettimeofday,
-        SYS_futex,
-        SYS_rt_sigreturn,
-        SYS_rt_sigprocmask,
-        SYS_restart_syscall,
-        SYS_exit_group,
-        SYS_getpid,
-        SYS_gettid,
-        SYS_tgkill,
 };
 
 static int filter_syscalls(int family)

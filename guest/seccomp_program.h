@@ -45,8 +45,8 @@ void seccomp_program_finish(struct seccomp_program *p, uint32_t answer);
 extern const uint32_t seccomp_program_arch;
 
 /*
- * For children of the agent's: allows these calls, and one more where its argument is that value; answers all others by
- * answer. In force when it returns 0; the caller has set no_new_privs.
+ * For children of the agent's: allows these calls, besides those that any of them needs, and one more where its
+ * argument is that value; answers all others by answer. In force when it returns 0; the caller has set no_new_privs.
  */
 struct seccomp_exception {
         int number;
