@@ -228,7 +228,7 @@ static void check_after(struct audit_check *c, const struct audit_checkpoint *p)
                         "before checkpoint %" PRIu64 " the broker had signed another record %" PRIu64
                         " than the one that is here",
                         p->seq, p->after);
-        else if (!there && !(c->options.partial && first))
+        else if (!there && p->after >= c->summary.first_seq)
                 find(c, FINDING_REPLACED,
                         "before checkpoint %" PRIu64 " the broker had signed record %" PRIu64
                         ", and it cannot be told whether it is the one that is here",
