@@ -94,14 +94,24 @@ void audit_print_row(const struct audit_line *line)
                 line->has_decision ? reason_info(line->reason)->name : "-", target, bytes, detail);
 }
 
+int audit_print_json(const struct json_t *value)
+{
+        _cleanup_free_ char *text = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII);
+
+        if (!text)
+                return -ENOMEM;
+        for (const char *p = text; *p; p++)
+                if (*p == 0x7f) /* the one control character that JSON may have as it is */
+                        printf("\\u007f");
+                else
+                        (void)putchar(*p);
+        return putchar('\n') == EOF ? -EIO : 0;
+}
+
 void audit_print_line(const struct audit_text *text, const struct audit_line *line)
 {
-        _cleanup_free_ char *ascii = NULL;
-
-        if (printable_is(text->text, text->n)) {
+        if (printable_is(text->text, text->n))
                 puts(text->text);
-                return;
-        }
-        ascii = json_dumps(line->record, JSON_COMPACT | JSON_ENSURE_ASCII);
-        puts(ascii ? ascii : "{}");
+        else
+                (void)audit_print_json(line->record);
 }

@@ -38,5 +38,8 @@ void audit_print_head(void);
 void audit_print_row(const struct audit_line *line);
 void audit_print_line(const struct audit_text *text, const struct audit_line *line);
 
+/* A line of JSON, printable ASCII whatever it holds. 0 or a negative errno. */
+int audit_print_json(const struct json_t *value);
+
 /* "name:443", "[2001:db8::1]:443", "name", or "-". */
 void audit_format_target(const struct audit_line *line, char *ret_text, size_t room);

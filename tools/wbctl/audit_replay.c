@@ -76,8 +76,8 @@ static void print_json(const struct audit_line *line, enum again again, enum rea
                 again == AGAIN_ALLOWED ? "deny" : "allow", "decision", again == AGAIN_ALLOWED ? "allow" : "deny",
                 "reason", reason_info(reason)->name, "record", line->record);
 
-        if (o && json_dumpf(o, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) == 0)
-                printf("\n");
+        if (o)
+                (void)audit_print_json(o);
 }
 
 static bool on_record(void *userdata, const struct audit_text *text, const struct audit_line *line)

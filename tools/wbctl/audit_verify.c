@@ -101,10 +101,7 @@ static int print_json(const struct audit_summary *s, const struct audit_trust *t
                 s->checkpoints_n ? s->signed_ts : NULL, "key", s->checkpoints_n ? fingerprint : NULL, "key_given",
                 (int)(trust->keys_n > 0), "findings_total", (json_int_t)s->findings_n, "findings", findings, "notes",
                 list_notes(s, trust));
-        if (!o || json_dumpf(o, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) < 0)
-                return log_errno(-EIO, "cannot answer");
-        printf("\n");
-        return 0;
+        return !o || audit_print_json(o) < 0 ? log_errno(-EIO, "cannot answer") : 0;
 }
 
 static void print_text(const struct audit_summary *s, const struct audit_trust *trust, size_t files_n)

@@ -74,6 +74,8 @@ static void test_digests_are_sha256(void)
         CU_ASSERT_STRING_EQUAL(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         CU_ASSERT_FATAL(sha256_parse(text, again) == 0);
         CU_ASSERT(memcmp(digest, again, sizeof(digest)) == 0);
+        CU_ASSERT_FATAL(sha256_parts((const struct iovec[]){{"a", 1}, {NULL, 0}, {"bc", 2}}, 3, again) == 0);
+        CU_ASSERT(memcmp(digest, again, sizeof(digest)) == 0);
         CU_ASSERT_FATAL(sha256_bytes(NULL, 0, digest) == 0);
         sha256_text(digest, text);
         CU_ASSERT_STRING_EQUAL(text, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
