@@ -12,7 +12,7 @@ enum again {
         AGAIN_DENIED,       /* was allowed */
         AGAIN_ALLOWED,      /* was denied */
         AGAIN_OUT_OF_REACH, /* no policy decided it: a limit, an upstream that failed, a malformed request, ... */
-        AGAIN_INSIDE,       /* hangs on what the tunnel carried, which is not recorded */
+        AGAIN_INSIDE,       /* hangs on what the tunnel carried, which the record does not tell */
         AGAIN_MAX_,
 };
 

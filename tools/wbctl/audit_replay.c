@@ -115,7 +115,7 @@ static void print_counts(const struct replay *r)
                        " that no policy decided (limits, failures on the way, malformed requests)\n",
                         n[AGAIN_OUT_OF_REACH]);
         if (n[AGAIN_INSIDE])
-                printf("not replayed: %" PRIu64 " that hang on what the tunnel carried, which is not recorded\n",
+                printf("not replayed: %" PRIu64 " that hang on what the tunnel carried, which they do not tell\n",
                         n[AGAIN_INSIDE]);
 }
 
