@@ -110,11 +110,7 @@ static void gather(struct agent *agent, struct facts *f)
         add(f, "kernel", uname(&u) == 0 ? u.release : "unknown");
         add_controllers(f);
         add_ptp(f);
-        add(f, "vmgenid",
-                access("/sys/bus/acpi/drivers/vmgenid", F_OK) == 0 ||
-                                access("/sys/bus/platform/drivers/vmgenid", F_OK) == 0
-                        ? "driver"
-                        : "no");
+        add(f, "vmgenid", resume_has_vmgenid() ? "driver" : "no");
         add(f, "vmclock", access("/dev/vmclock0", F_OK) == 0 ? "yes" : "no");
         add(f, "forwarder", network_forwarder_state(agent->network));
         (void)snprintf(secrets, sizeof(secrets), "%zu", secret_count(agent->secrets));

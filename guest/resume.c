@@ -223,7 +223,7 @@ static void watch_kernel(struct resume_watch *w)
         (void)event_add(&w->uevent, NULL);
 }
 
-static bool has_vmgenid(void)
+bool resume_has_vmgenid(void)
 {
         return access("/sys/bus/acpi/drivers/vmgenid", F_OK) == 0 ||
                access("/sys/bus/platform/drivers/vmgenid", F_OK) == 0;
@@ -231,7 +231,7 @@ static bool has_vmgenid(void)
 
 static void watch_log(struct resume_watch *w)
 {
-        int fd = w->log_fd >= 0 || !has_vmgenid() ? -ENODEV : kernel_log_open();
+        int fd = w->log_fd >= 0 || !resume_has_vmgenid() ? -ENODEV : kernel_log_open();
 
         if (fd < 0) {
                 if (fd != -ENODEV)

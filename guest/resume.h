@@ -19,6 +19,9 @@ struct resume_watch;
 int resume_watch_new(struct agent *agent, const char *vmclock_path, struct resume_watch **ret);
 void resume_watch_free(struct resume_watch *w); /* takes NULL */
 
+/* Has the kernel a driver for a generation id (ACPI's, or the device tree's)? */
+bool resume_has_vmgenid(void);
+
 /* Looks now. To be called before anything is begun that must not happen in a clone; it is cheap. */
 void resume_look(struct resume_watch *w);
 

@@ -16,6 +16,7 @@
 
 #include "guest/clock.h"
 #include "guest/network.h"
+#include "guest/resume.h"
 #include "guest/vmclock.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
@@ -198,10 +199,7 @@ static bool check_ptp(char detail[DETAIL_BYTES])
 
 static bool check_vmgenid(char detail[DETAIL_BYTES])
 {
-        return found(detail,
-                access("/sys/bus/acpi/drivers/vmgenid", F_OK) == 0 ||
-                        access("/sys/bus/platform/drivers/vmgenid", F_OK) == 0,
-                "the vmgenid driver");
+        return found(detail, resume_has_vmgenid(), "the vmgenid driver");
 }
 
 static bool check_vmclock(char detail[DETAIL_BYTES])
@@ -265,7 +263,7 @@ static const struct {
         {"vmgenid", NEED_RECOMMENDED, check_vmgenid,
                 "the kernel's generator is not reseeded by a resume before the host activates"},
         {"vmclock", NEED_RECOMMENDED, check_vmclock,
-                "a resume that nobody announces is found late, or not at all without vmgenid (Linux 6.10)"},
+                "a resume that nobody announces is found late, or without vmgenid (Linux 5.18), a vsock device that goes, or a broker not at all"},
         {"ptp_kvm", NEED_OPTIONAL, check_ptp,
                 "the clock is set by exchanges over vsock: within a fraction of a millisecond, not microseconds"},
         {"certificates", NEED_RECOMMENDED, check_ca, "programs trust no TLS server, but for the broker's own CA"},

@@ -407,12 +407,19 @@ def host_gone(arguments, image, work):
         g.monitor.unplug("vsock0")          # from here on it may be a clone of many
         assert g.qemu.wait(30) == 0
         assert "the host did not come back: powering off" in g.console(), g.console()[-500:]
-    with Guest(arguments, 82, image, kernel=["cgroup_disable=io"], init=["--host-gone", "power-off", "--host-gone-after", "2s"]) as g:
+    assert disk.is_clean(), "a power-off leaves a disk mounted"
+    with Guest(arguments, 82, image, kernel=["cgroup_disable=io"], init=["--host-gone", "power-off", "--host-gone-after", "2s"],
+               qemu_options=disk.options()) as g:
         g.info("--timeout", "90s")
         activate(g)
         assert "limit_unavailable" in g.wbctl("exec", "--io", "1M", "--", "true", status=125)
+        mount(g, modules)
+        g.shell("cat >/mnt/mark; sync", input=MARK)
+        start(g, "while :; do echo x >>/mnt/log; done")
+        time.sleep(0.5)
         g.quiesce()
         assert g.qemu.wait(30) == 0
+    assert disk.is_clean() and disk.holds(MARK), "a power-off of a frozen guest leaves a disk mounted"
 
 
 # ---- with the broker
