@@ -13,6 +13,8 @@
 #include "broker/crypto.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
+#include "proto/base/sha256.h"
+#include "proto/base/wipe.h"
 
 #define CA_YEARS       10
 #define YEAR_S         INT64_C(31557600)
@@ -25,7 +27,7 @@ struct ca {
         char *certificate;
         char *text; /* locked */
         size_t text_n;
-        char fingerprint[65];
+        char fingerprint[SHA256_TEXT_BYTES];
         char not_before[CA_TIME_BYTES];
         char not_after[CA_TIME_BYTES];
 };
@@ -83,7 +85,7 @@ static int write_text(mbedtls_pk_context *key, char *to, size_t room)
 
 int ca_make(char **ret_pem, size_t *ret_n)
 {
-        char *text = calloc(1, PEM_ROOM_BYTES);
+        _cleanup_(wipe_freep) char *text = calloc(1, PEM_ROOM_BYTES);
         mbedtls_pk_context key;
         int r;
 
@@ -94,13 +96,10 @@ int ca_make(char **ret_pem, size_t *ret_n)
         if (r == 0 && write_text(&key, text, PEM_ROOM_BYTES) != 0)
                 r = -EIO;
         mbedtls_pk_free(&key);
-        if (r < 0) {
-                explicit_bzero(text, PEM_ROOM_BYTES);
-                free(text);
+        if (r < 0)
                 return r;
-        }
         *ret_n = strlen(text);
-        *ret_pem = text;
+        *ret_pem = STEAL(text);
         return 0;
 }
 
@@ -115,14 +114,15 @@ static void format_time(const mbedtls_x509_time *t, char ret_text[CA_TIME_BYTES]
 
 static int describe(struct ca *ca, const mbedtls_x509_crt *crt)
 {
-        uint8_t digest[32];
-        int r = crypto_sha256(crt->raw.p, crt->raw.len, digest);
+        uint8_t digest[SHA256_BYTES];
+        int r = sha256_bytes(crt->raw.p, crt->raw.len, digest);
 
-        for (size_t i = 0; i < sizeof(digest); i++)
-                (void)snprintf(ca->fingerprint + 2 * i, 3, "%02x", digest[i]);
+        if (r < 0)
+                return r;
+        sha256_text(digest, ca->fingerprint);
         format_time(&crt->valid_from, ca->not_before);
         format_time(&crt->valid_to, ca->not_after);
-        return r;
+        return 0;
 }
 
 /* One certificate, and the key that belongs to it. */
@@ -191,11 +191,7 @@ void ca_unref(struct ca *ca)
 {
         if (!ca || __atomic_sub_fetch(&ca->refs, 1, __ATOMIC_ACQ_REL) > 0)
                 return;
-        if (ca->text) {
-                explicit_bzero(ca->text, ca->text_n);
-                (void)munlock(ca->text, ca->text_n);
-        }
-        free(ca->text);
+        wipe_free(ca->text); /* its pages stay locked: there may be others on them */
         free(ca->certificate);
         free(ca);
 }

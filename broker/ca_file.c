@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
 #include "proto/base/log.h"
+#include "proto/base/wipe.h"
 
 #define NAME      "ca.pem"
 #define NAME_NEXT NAME ".next"
@@ -58,19 +57,15 @@ static int write_text(int dir, const char *text, size_t n)
 
 static int make_text(int dir, char **ret_text, size_t *ret_n)
 {
-        char *text = NULL;
+        _cleanup_(wipe_freep) char *text = NULL;
         size_t n = 0;
         int r = ca_make(&text, &n);
 
         if (r == 0)
                 r = write_text(dir, text, n);
-        if (r < 0) {
-                if (text)
-                        explicit_bzero(text, n);
-                free(text);
+        if (r < 0)
                 return r;
-        }
-        *ret_text = text;
+        *ret_text = STEAL(text);
         *ret_n = n;
         return 0;
 }
@@ -78,7 +73,7 @@ static int make_text(int dir, char **ret_text, size_t *ret_n)
 int ca_file_get(const char *state_dir, bool anew, char **ret_text, size_t *ret_n)
 {
         _cleanup_close_ int dir = open(state_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        char *text = NULL;
+        _cleanup_(wipe_freep) char *text = NULL;
         size_t n = 0;
         int r = dir < 0 ? -errno : anew ? -ENOENT : read_text(dir, &text, &n);
 
@@ -86,13 +81,9 @@ int ca_file_get(const char *state_dir, bool anew, char **ret_text, size_t *ret_n
                 r = check_text(text, n);
         else if (r == -ENOENT && dir >= 0)
                 r = make_text(dir, &text, &n);
-        if (r < 0) {
-                if (text)
-                        explicit_bzero(text, n);
-                free(text);
+        if (r < 0)
                 return log_errno(r, "the interception CA %s/" NAME, state_dir);
-        }
-        *ret_text = text;
+        *ret_text = STEAL(text);
         *ret_n = n;
         return 0;
 }

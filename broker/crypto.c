@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <mbedtls/ecp.h>
 #include <mbedtls/entropy.h>
-#include <mbedtls/md.h>
 #include <mbedtls/version.h>
 #include <sys/random.h>
 #include <time.h>
@@ -109,11 +108,4 @@ int crypto_begin_certificate(mbedtls_x509write_cert *writer, int64_t from_s, int
         mbedtls_x509write_crt_set_version(writer, MBEDTLS_X509_CRT_VERSION_3);
         mbedtls_x509write_crt_set_md_alg(writer, MBEDTLS_MD_SHA256);
         return r != 0 ? r : mbedtls_x509write_crt_set_validity(writer, from, to);
-}
-
-int crypto_sha256(const void *bytes, size_t n, uint8_t ret_digest[32])
-{
-        const mbedtls_md_info_t *sha256 = mbedtls_md_info_from_type(MBEDTLS_MD_SHA256);
-
-        return sha256 && mbedtls_md(sha256, bytes, n, ret_digest) == 0 ? 0 : -EIO;
 }

@@ -31,6 +31,3 @@ int crypto_check_pair(const mbedtls_pk_context *certificates, const mbedtls_pk_c
  * since 1970). writer is initialised. An error of mbedTLS, or 0.
  */
 int crypto_begin_certificate(mbedtls_x509write_cert *writer, int64_t from_s, int64_t to_s);
-
-/* 0, -EIO. */
-int crypto_sha256(const void *bytes, size_t n, uint8_t ret_digest[32]);

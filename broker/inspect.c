@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/crypto.h"
 #include "broker/tls.h"
 #include "proto/base/clock.h"
+#include "proto/base/sha256.h"
 
 struct inspect_trust {
         unsigned refs;
-        uint8_t sha256[32]; /* a reload brings the same text anew */
-        size_t n;           /* of pem, its NUL counted */
+        uint8_t sha256[SHA256_BYTES]; /* a reload brings the same text anew */
+        size_t n;                     /* of pem, its NUL counted */
         char pem[];
 };
 
@@ -46,7 +46,7 @@ static int check_bundle(struct inspect_trust *trust)
         mbedtls_x509_crt_init(&certificates);
         r = parse_bundle(trust, &certificates);
         mbedtls_x509_crt_free(&certificates);
-        return r == 0 ? crypto_sha256(trust->pem, trust->n, trust->sha256) : r;
+        return r == 0 ? sha256_bytes(trust->pem, trust->n, trust->sha256) : r;
 }
 
 int inspect_trust_new(const char *pem, size_t n, struct inspect_trust **ret)

@@ -37,8 +37,8 @@ bool inspect_is_of(const struct inspect *i, const struct ca *ca, const struct in
 void inspect_unref(struct inspect *i); /* takes NULL */
 
 /*
- * The two handshakes of a connection take some 15 ms of the worker's time, which is the other VMs' too: one VM has so
- * many a second, and a page's worth at once.
+ * A certificate and the two handshakes of a connection take some 15 ms of the worker's time, which is the other VMs'
+ * too: one VM has so many a second, and a page's worth at once.
  */
 #define INSPECT_HANDSHAKES_PER_S 20u
 #define INSPECT_HANDSHAKES_BURST 100u
@@ -49,7 +49,6 @@ struct inspected {
         struct leaf *leaf;       /* a reference */
         mbedtls_ssl_config config;
         struct hostname host;
-        bool granted; /* its handshakes may begin */
 };
 
 /* 0, -EIO, -ENOMEM; inspected_done() is due in any case. */

@@ -2,20 +2,19 @@
 #include "broker/interception.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "broker/ca.h"
 #include "broker/file_set.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/io.h"
 #include "proto/base/log.h"
+#include "proto/base/wipe.h"
 
 int interception_load_ca(struct registry *r, bool anew)
 {
         _cleanup_close_ int fd = -1;
         struct ca *ca = NULL;
-        char *text = NULL;
+        _cleanup_(wipe_freep) char *text = NULL;
         size_t n = 0;
         int e = monitor_ask_ca(r->monitor, anew, &fd);
 
@@ -23,9 +22,6 @@ int interception_load_ca(struct registry *r, bool anew)
                 e = io_read_fd(fd, CA_FILE_MAX_BYTES, &text, &n);
         if (e == 0)
                 e = ca_load(text, n, &ca);
-        if (text)
-                explicit_bzero(text, n);
-        free(text);
         if (e < 0)
                 return e;
         ca_unref(r->ca);
@@ -74,7 +70,7 @@ void interception_give_ca(struct vm_entry *e)
 {
         struct registry *r = e->registry;
         struct ca *old = e->ca;
-        bool wanted = r->intercepts && (!e->config.agent || find_rule(e->policy));
+        bool wanted = !e->config.agent || (r->intercepts && find_rule(e->policy));
 
         e->ca = wanted ? ca_ref(r->ca) : NULL;
         ca_unref(old);

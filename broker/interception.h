@@ -19,7 +19,8 @@ int interception_load_ca(struct registry *r, bool anew);
 /* What the configuration wants and has: at the start and at a reload. Logs where it wants what it has not. */
 void interception_configure(struct registry *r, const struct setup *setup);
 
-/* Sets e->ca to the one that its guest is to trust: none if nothing of it may be intercepted. */
+/* Sets e->ca to the one that its guest is to trust: none if nothing of it may be intercepted. Whoever runs a guest
+ * without an agent sees to it by himself. */
 void interception_give_ca(struct vm_entry *e);
 
 /* Logs what the VM's policy needs and the VM has not. */

@@ -25,6 +25,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/io.h"
 #include "proto/base/log.h"
+#include "proto/base/wipe.h"
 #include "proto/wire/limits.h"
 
 /* What the broker may need beyond --drain-s to write down what it cut. */
@@ -117,7 +118,7 @@ static int answer_socket(const struct ipc_frame *question, int ret_fds[IPC_FDS_M
 static int answer_ca(const struct monitor *m, const struct ipc_frame *question, int *ret_fd)
 {
         _cleanup_close_ int fd = memfd_create("wbbroker-ca", MFD_CLOEXEC);
-        char *text = NULL;
+        _cleanup_(wipe_freep) char *text = NULL;
         size_t n = 0;
         int r = fd < 0 ? -errno : ca_file_get(m->config->state_dir, question->number == 1, &text, &n);
 
@@ -125,9 +126,6 @@ static int answer_ca(const struct monitor *m, const struct ipc_frame *question, 
                 r = io_write_full(fd, text, n);
         if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
                 r = -errno;
-        if (text)
-                explicit_bzero(text, n);
-        free(text);
         if (r == 0)
                 *ret_fd = steal_fd(&fd);
         return r;

@@ -247,11 +247,17 @@ static void want_held(struct session *s)
         peer_want(&s->client, buffer_used(&s->client.in) < SESSION_HELD_MAX, buffer_used(&s->client.out));
 }
 
+/* Where it may have nothing to say; in clear text before the first request that is the exchange's to judge. */
+bool session_watches_server(const struct session *s)
+{
+        return s->requests_seen || s->inspected;
+}
+
 /* Between requests the server's end is noticed, too. */
 static void want_request(struct session *s)
 {
         want_client(s);
-        peer_want(&s->server, s->requests_seen, buffer_used(&s->server.out));
+        peer_want(&s->server, session_watches_server(s), buffer_used(&s->server.out));
 }
 
 static void want_server(struct session *s)

@@ -152,7 +152,7 @@ void session_step_inner_head(struct session *s)
         (void)peer_flush(&s->client);
         if (!session_read_client(s, SESSION_CHUNK_BYTES))
                 return;
-        if (s->requests_seen && !server_is_idle(s)) {
+        if (session_watches_server(s) && !server_is_idle(s)) {
                 session_linger(s);
                 return;
         }

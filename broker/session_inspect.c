@@ -12,40 +12,9 @@
  * was allowed.
  */
 
-static int begin(struct session *s, const struct client_hello *hello)
+void session_inspect(struct session *s)
 {
-        struct inspect *inspect = NULL;
-        int r = vm_inspect(s->vm, &inspect);
-
-        if (r < 0)
-                return r;
-        s->inspected = session_alloc(s, sizeof(*s->inspected));
-        if (!s->inspected)
-                return -ENOBUFS;
-        r = inspected_init(s->inspected, inspect, &s->request.host);
-        return r < 0 ? r : inspected_accept(s->inspected, &s->client, hello);
-}
-
-void session_inspect(struct session *s, const struct client_hello *hello)
-{
-        int r;
-
-        (void)peer_flush(&s->client);
-        if (buffer_used(&s->client.out)) { /* the 200; who does not read it does not begin TLS either */
-                session_set_state(s, SESSION_CLOSED);
-                return;
-        }
-        r = begin(s, hello);
-        if (r == -ENOBUFS || r == -ENOMEM) {
-                vm_warn(s->vm, "its connections hold as much memory as they may, one is closed");
-                session_set_state(s, SESSION_CLOSED);
-        } else if (r < 0) {
-                log_write_errno(LOG_LEVEL_ERROR, r, "vm %s: TLS cannot be intercepted", s->vm->name);
-                session_deny(s, REASON_INSPECTION_REQUIRED, NULL);
-        } else {
-                s->speaks = SPEAKS_NOTHING;
-                session_set_state(s, SESSION_TLS_CLIENT);
-        }
+        session_set_state(s, SESSION_TLS_CLIENT);
 }
 
 void session_inspected_done(struct session *s)
@@ -60,27 +29,67 @@ void session_inspected_done(struct session *s)
 /* A VM that opens more than its share waits, each connection within its time. */
 static bool may_begin(struct session *s)
 {
+        struct bucket *share = &s->vm->handshakes;
         uint64_t now_ns = clock_monotonic_ns();
 
-        if (s->inspected->granted)
-                return true;
-        s->inspected->granted = bucket_peek(&s->vm->handshakes, 1, now_ns) > 0;
-        if (s->inspected->granted)
-                bucket_draw(&s->vm->handshakes, 1);
-        s->rate_wait_ns = s->inspected->granted ? 0 : bucket_wait_ns(&s->vm->handshakes, 1, now_ns);
-        return s->inspected->granted;
+        (void)peer_flush(&s->client);
+        if (buffer_used(&s->client.out)) /* the 200 goes before TLS */
+                return false;
+        s->rate_wait_ns = bucket_wait_ns(share, 1, now_ns);
+        if (s->rate_wait_ns || !bucket_peek(share, 1, now_ns))
+                return false;
+        bucket_draw(share, 1);
+        return true;
 }
 
-void session_want_tls_client(struct session *s)
+static int begin(struct session *s)
 {
-        peer_want(&s->client, s->inspected->granted, false);
-        peer_want(&s->server, false, false);
+        struct inspect *inspect = NULL;
+        int r = vm_inspect(s->vm, &inspect);
+
+        if (r < 0)
+                return r;
+        s->inspected = session_alloc(s, sizeof(*s->inspected));
+        if (!s->inspected)
+                return -ENOBUFS;
+        r = inspected_init(s->inspected, inspect, &s->request.host);
+        if (r == 0)
+                r = inspected_accept(s->inspected, &s->client, s->hello);
+        session_release(s, s->hello, sizeof(*s->hello));
+        s->hello = NULL;
+        return r;
+}
+
+static void no_memory(struct session *s)
+{
+        vm_warn(s->vm, "its connections hold as much memory as they may, one is closed");
+        session_set_state(s, SESSION_CLOSED);
+}
+
+static bool has_begun(struct session *s)
+{
+        int r;
+
+        if (s->inspected)
+                return true;
+        if (!may_begin(s))
+                return false;
+        r = begin(s);
+        if (r == -ENOBUFS || r == -ENOMEM) {
+                no_memory(s);
+        } else if (r < 0) {
+                log_write_errno(LOG_LEVEL_ERROR, r, "vm %s: TLS cannot be intercepted", s->vm->name);
+                session_deny(s, REASON_INSPECTION_REQUIRED, NULL);
+        } else {
+                s->speaks = SPEAKS_NOTHING;
+        }
+        return r == 0;
 }
 
 /* The commonest failure by far is a guest that does not know the CA. */
 void session_step_tls_client(struct session *s)
 {
-        if (!may_begin(s))
+        if (!has_begun(s))
                 return;
         switch (tls_handshake(s->client.tls)) {
         case 0: session_set_state(s, SESSION_INNER_HEAD); break;
@@ -92,16 +101,20 @@ void session_step_tls_client(struct session *s)
         }
 }
 
+void session_want_tls_client(struct session *s)
+{
+        peer_want(&s->client, s->inspected != NULL, buffer_used(&s->client.out));
+        peer_want(&s->server, false, false);
+}
+
 void session_inspect_server(struct session *s)
 {
         int r = inspected_connect(s->inspected, &s->server);
 
-        if (r < 0) {
-                vm_warn(s->vm, "its connections hold as much memory as they may, one is closed");
-                session_set_state(s, SESSION_CLOSED);
-                return;
-        }
-        session_set_state(s, SESSION_TLS_SERVER);
+        if (r < 0)
+                no_memory(s);
+        else
+                session_set_state(s, SESSION_TLS_SERVER);
 }
 
 void session_step_tls_server(struct session *s)

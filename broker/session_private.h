@@ -152,6 +152,7 @@ bool session_read_client(struct session *s, size_t held_max); /* false: the sess
 void *session_alloc(struct session *s, size_t n);             /* zeroed and charged; NULL: the session has ended */
 void session_release(struct session *s, void *p, size_t n);   /* takes NULL */
 void session_drop_head(struct session *s);
+bool session_watches_server(const struct session *s); /* between requests: what comes of it, be it its end, ends all */
 void session_moved(struct session *s, uint64_t up, uint64_t down); /* bytes, for the counts and the idle time */
 
 /* session_deny.c */
@@ -180,7 +181,7 @@ void session_step_relaying(struct session *s);
 void session_want_relaying(struct session *s);
 
 /* session_inspect.c */
-void session_inspect(struct session *s, const struct client_hello *hello); /* takes no hello */
+void session_inspect(struct session *s); /* s->hello was judged, and client.in begins with it */
 void session_step_tls_client(struct session *s);
 void session_want_tls_client(struct session *s);
 void session_inspect_server(struct session *s); /* a request was allowed; session_exchange_begin() follows */

@@ -48,14 +48,16 @@ static void judge_hello(struct session *s)
                 reason = client_hello_judge(s->hello, &s->request.host);
         if (reason == REASON_SNI_MISMATCH)
                 (void)snprintf(named, sizeof(named), "the ClientHello names %s", s->hello->name);
-        if (reason != REASON_ALLOWED)
-                session_deny(s, reason, named[0] ? named : NULL);
-        else if (s->decision.inspect)
-                session_inspect(s, s->hello);
-        else
-                session_relay(s);
+        if (reason == REASON_ALLOWED && s->decision.inspect) {
+                session_inspect(s);
+                return;
+        }
         session_release(s, s->hello, sizeof(*s->hello));
         s->hello = NULL;
+        if (reason == REASON_ALLOWED)
+                session_relay(s);
+        else
+                session_deny(s, reason, named[0] ? named : NULL);
 }
 
 static void step_hello(struct session *s)

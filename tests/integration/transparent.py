@@ -592,6 +592,15 @@ class Intercepted(Case):
             self.assertNotIn("/secret", f.read())
         self.assertEqual(self.execute("grep", "-c", "PRIVATE", "/run/wbagent/ca.pem").stdout, "0\n")
 
+    def test_an_address_has_no_server_name(self):
+        """Its certificate is for the address; the origin's is for names alone, and so is not this server's."""
+        self.set_policy(INSPECTED + '  - {pattern: 5.5.5.2, ports: [443], http_paths: ["/fine"]}\n')
+        self.guest.activate()
+        r = self.execute("curl", "-sS", "-w", "%{http_code}", "https://5.5.5.2/fine")
+        self.assertTrue(r.stdout.endswith("502") and "is for another name" in r.stdout, r.stdout + r.stderr)
+        r = self.execute("curl", "-sS", "-w", "%{http_code}", "https://5.5.5.2/other")
+        self.assertTrue(r.stdout.endswith("403"), r.stdout + r.stderr)
+
     def test_a_guest_without_it(self):
         evidence = self.guest.activate()
         self.assertNotIn("ca_file", evidence)
