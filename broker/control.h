@@ -22,8 +22,8 @@
  *                                                                -> "guest": "held", or "absent" until it is activated
  *   {"op":"secret_rm","name":"demo","secret":"TOKEN"}            answered when the guest has not got it any more either
  *   {"op":"secret_ls","name":"demo"}                             -> "secrets": [{name, left_ms, guest, kept}, ...]
- *   {"op":"ca_show"}                                             -> "ca": {sha256, not_before, not_after, intercepts,
- * certificate (PEM)}
+ *   {"op":"ca_show"}
+ *                                                   -> "ca": {sha256, not_before, not_after, intercepts, certificate}
  *   {"op":"ca_rotate"}                                           a new CA -> "ca", as above
  *   {"op":"reload"}                                              as SIGHUP; answered when it is done
  *   {"op":"stats"}                                               -> "vms", "sessions_open", ...

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 
 #include "broker/session_private.h"
 #include "broker/tls.h"
@@ -87,6 +88,16 @@ static bool has_begun(struct session *s)
 }
 
 /* The commonest failure by far is a guest that does not know the CA. */
+static void warn_of_client(struct session *s)
+{
+        char text[256];
+
+        (void)snprintf(text, sizeof(text),
+                "a client does not go on with intercepted TLS; does it trust the interception CA? (%s)",
+                tls_fault(s->client.tls));
+        vm_warn(s->vm, text);
+}
+
 void session_step_tls_client(struct session *s)
 {
         if (!has_begun(s))
@@ -94,7 +105,7 @@ void session_step_tls_client(struct session *s)
         switch (tls_handshake(s->client.tls)) {
         case 0: session_set_state(s, SESSION_INNER_HEAD); break;
         case TLS_E_FAILED:
-                vm_warn(s->vm, "a client does not go on with intercepted TLS; does it trust the interception CA?");
+                warn_of_client(s);
                 session_linger(s);
                 break;
         default: break;

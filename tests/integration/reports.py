@@ -40,9 +40,9 @@ REPORTS = {
     6: ("the proxy dials itself", [
         "http_requests:connect-own-address-literal", "http_requests:connect-resolves-to-own-address", "socks5:socks-floor-own-ipv6",
         "reports.py:test_19_a_service_that_is_the_broker_itself"]),
-    # Until TLS is intercepted, what would have to be judged inside of it does not pass; clear text in a tunnel is judged request by request.
     7: ("requests in an intercepted tunnel are not judged again", [
-        "http_requests:keepalive-second-denied", "http_requests:tunnel-second-request-mismatch", "http_requests:inspect-not-available"]),
+        "inspect_requests:inspect-path-denied", "interception.py:test_a_kept_connection_decides_each",
+        "http_requests:keepalive-second-denied", "http_requests:tunnel-second-request-mismatch"]),
     8: ("407 without a challenge", ["reports.py:test_08_17_27_refusals_are_prompt_and_plain", "test_reply.c:test_every_reason"]),
     9: ("a SOCKS5 name with NUL", ["socks5:socks-domain-nul"]),
     10: ("the decision depends on the way in", [
@@ -76,8 +76,10 @@ REPORTS = {
     28: ("the first resolver is dead, all look-ups fail", ["test_resolver.c:test_failover"]),
     # The broker holds no secrets yet: what it can draw to another address is the connection, and that is bound to the name that was judged.
     29: ("a spoofed Host or SNI draws a secret to another address", [
-        "http_requests:tunnel-host-mismatch", "http_requests:keepalive-host-switch", "client_hello:sni-mismatch"]),
-    30: ("what was to be rewritten goes upstream when the rewriter is not there", ["http_requests:inspect-not-available"]),
+        "http_requests:tunnel-host-mismatch", "http_requests:keepalive-host-switch", "client_hello:sni-mismatch",
+        "inspect_requests:inspect-host-mismatch", "interception.py:test_who_is_not_trusted"]),
+    30: ("what was to be rewritten goes upstream when the rewriter is not there", [
+        "http_requests:inspect-not-available", "interception.py:test_a_bundle_that_is_none", "interception.py:test_switched_off_while_it_runs"]),
     31: ("smuggling", [
         "http_requests:framing-cl-and-te", "http_requests:framing-te-and-cl", "http_requests:framing-cl-list-different",
         "http_requests:framing-te-xchunked", "http_requests:bare-lf-one-header", "http_requests:obs-fold", "http_requests:space-before-colon",
