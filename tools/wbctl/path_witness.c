@@ -13,6 +13,7 @@
 #include "proto/base/cleanup.h"
 
 #define STATES_MOST  8192u
+#define STEPS_MOST   UINT64_C(200000000) /* a byte of a set, for one symbol */
 #define STATES_BYTES (32u * 1024u * 1024u)
 #define SYMBOLS_MOST 128u
 #define TAIL_BYTES   16u /* of what is kept of a path's end */
@@ -421,6 +422,8 @@ int path_witnesses_find(char *const *patterns, size_t n, struct path_witnesses *
         w.states_most = STATES_BYTES / (w.at_bytes + sizeof(struct state)) + 1;
         if (w.states_most > STATES_MOST)
                 w.states_most = STATES_MOST;
+        if (w.states_most > STEPS_MOST / ((w.at_bytes + 1) * (w.symbols_n + 1)) + 1)
+                w.states_most = STEPS_MOST / ((w.at_bytes + 1) * (w.symbols_n + 1)) + 1;
         r = walk_all(&w);
         if (r == 0)
                 r = add_constants(&w);

@@ -10,6 +10,7 @@
 #include "proto/base/options.h"
 #include "tools/wbctl/command.h"
 #include "tools/wbctl/policy_command.h"
+#include "tools/wbctl/policy_lint.h"
 
 DEFINE_CLEANUP(struct policy *, policy_unref);
 
@@ -45,37 +46,20 @@ static size_t count_deny_rules(const struct policy *policy)
         return n;
 }
 
-/* Does the pattern name nothing but what the floor denies? */
-static bool is_in_floor(const struct pattern *pattern)
+/* What is valid and surely not meant is lint's to tell. */
+static void print_note(const char *file, const struct policy *policy)
 {
-        static const struct floor floor = {0};
-        struct hostname host;
-        const char *range;
-        struct prefix wider;
+        struct lint l;
+        size_t n = 0;
 
-        if (pattern->kind != PATTERN_PREFIX)
-                return hostname_parse(pattern->name, pattern->name_n, &host) == 0 && floor_denies_name(&floor, &host);
-        hostname_from_address(pattern->prefix.kind, pattern->prefix.address, &host);
-        range = floor_denies_address(&floor, &host);
-        return range && prefix_parse(range, strlen(range), &wider) == 0 && wider.bits <= pattern->prefix.bits;
-}
-
-/* What is valid and surely not meant. */
-static void print_notes(const struct policy *policy)
-{
-        if (policy->network == NETWORK_NONE && policy->rules_n)
-                printf("note: network: none lets nothing pass, whatever the rules say\n");
-        for (size_t i = 0; i < policy->rules_n; i++) {
-                const struct policy_rule *rule = &policy->rules[i];
-
-                if (!rule->deny && is_in_floor(&rule->pattern))
-                        printf("note: line %u: rule %zu is inside the floor and never allows\n", rule->line, i);
-                if (rule->limits.burst_bytes && !rule->limits.rate_bps)
-                        printf("note: line %u: rule %zu has burst_bytes without rate_bps, which limits nothing\n",
-                                rule->line, i);
-        }
-        if (policy->limits.burst_bytes && !policy->limits.rate_bps)
-                printf("note: limits have burst_bytes without rate_bps, which limits nothing\n");
+        if (policy_lint(policy, &l) < 0)
+                return;
+        for (size_t i = 0; i < l.n; i++)
+                n += !l.findings[i].is_note;
+        if (n)
+                printf("note: %zu thing%s in it %s probably not meant: wbctl policy lint %s\n", n, n == 1 ? "" : "s",
+                        n == 1 ? "is" : "are", file);
+        policy_lint_done(&l);
 }
 
 static void print_text(const char *file, const struct policy *policy)
@@ -85,7 +69,7 @@ static void print_text(const char *file, const struct policy *policy)
         printf("%s: valid: network %s, %zu allow rule%s, %zu deny rule%s, isolation %s (at least %s)\n", file,
                 networks[policy->network], allows, allows == 1 ? "" : "s", denies, denies == 1 ? "" : "s",
                 isolation_class_name(policy->isolation), isolation_tier_name(isolation_needed(policy, false)));
-        print_notes(policy);
+        print_note(file, policy);
 }
 
 static int print_policy_json(const char *file, const struct policy *policy)

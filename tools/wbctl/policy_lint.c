@@ -14,7 +14,10 @@
 #include "tools/wbctl/policy_witness.h"
 
 /* Decisions on trial, each a walk through a cell's rules. */
-#define STEPS_MOST UINT64_C(200000000)
+#define STEPS_MOST UINT64_C(60000000)
+
+/* More than anybody reads. */
+#define FINDINGS_MOST 1000u
 
 #define NO_RULE (-1)
 
@@ -62,8 +65,13 @@ static struct lint_finding *grow(struct lint_work *w)
 static void tell(struct lint_work *w, enum lint_code code, bool is_note, int rule, const struct policy_place *place,
         const char *format, va_list ap)
 {
-        struct lint_finding *f = grow(w);
+        struct lint_finding *f;
 
+        if (w->out->n == FINDINGS_MOST) {
+                w->out->is_cut = true;
+                return;
+        }
+        f = grow(w);
         if (!f)
                 return;
         *f = (struct lint_finding){.code = code, .is_note = is_note, .rule = rule, .place = *place};
@@ -306,31 +314,11 @@ static void tell_no_effect(struct lint_work *w, size_t i, const struct trial *tr
                         "rule %zu %s: the other rules together decide all of it in the same way; remove it", i, how);
 }
 
-/* One of two rules that say the same; of the second that has been told. */
-static bool is_duplicate(const struct policy *policy, size_t i)
-{
-        for (size_t k = 0; k < policy->rules_n; k++)
-                if (k != i && pattern_covers(&policy->rules[k].pattern, &policy->rules[i].pattern) &&
-                        pattern_covers(&policy->rules[i].pattern, &policy->rules[k].pattern) &&
-                        lint_same_but_pattern(&policy->rules[k], &policy->rules[i]))
-                        return true;
-        return false;
-}
-
-static bool was_told(const struct lint_work *w, size_t rule, enum lint_code code)
-{
-        for (size_t i = 0; i < w->out->n; i++)
-                if (w->out->findings[i].rule == (int)rule && w->out->findings[i].code == code)
-                        return true;
-        return false;
-}
-
 static void tell_trial(struct lint_work *w, size_t i, const struct trial *trial)
 {
         const struct policy_rule *rule = &w->policy->rules[i];
 
-        /* What is in the floor or stands there twice has been told. */
-        if (is_duplicate(w->policy, i) || was_told(w, i, LINT_IN_FLOOR))
+        if (w->is_told[i] || w->out->is_cut)
                 return;
         if (trial->opaque)
                 tell_opaque(w, i, trial);
@@ -383,8 +371,12 @@ int policy_lint(const struct policy *policy, struct lint *ret)
         struct lint_work w = {.policy = policy, .out = &out};
         int r;
 
+        w.is_told = calloc(policy->rules_n + 1, sizeof(*w.is_told));
+        if (!w.is_told)
+                return -ENOMEM;
         lint_words(&w);
         r = w.error ? w.error : policy->network == NETWORK_NONE ? 0 : try_rules(&w);
+        free(w.is_told);
         if (r < 0) {
                 policy_lint_done(&out);
                 return r;

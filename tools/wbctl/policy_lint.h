@@ -40,6 +40,7 @@ struct lint_finding {
 struct lint {
         struct lint_finding *findings; /* in the order of the file */
         size_t n;
+        bool is_cut;   /* there are more than a thousand: the others were not looked for */
         bool complete; /* false: the policy is too large for all rules to be tried */
 };
 

@@ -42,8 +42,8 @@ static json_t *answer_json(const char *file, const struct lint *l, bool clean)
                                 lint_code_name(f->code), "rule", f->rule < 0 ? json_null() : json_integer(f->rule),
                                 "line", (int)f->place.line, "column", (int)f->place.column, "message", f->message));
         }
-        return json_pack("{s:b, s:s%, s:b, s:b, s:o}", "valid", 1, "file", file, strlen(file), "clean", clean,
-                "complete", l->complete, "findings", findings);
+        return json_pack("{s:b, s:s%, s:b, s:b, s:b, s:o}", "valid", 1, "file", file, strlen(file), "clean", clean,
+                "complete", l->complete, "cut", l->is_cut, "findings", findings);
 }
 
 static void print_text(const char *file, const struct lint *l)
@@ -54,6 +54,8 @@ static void print_text(const char *file, const struct lint *l)
                 printf("%s:%u:%u: %s: %s [%s]\n", file, f->place.line, f->place.column, f->is_note ? "note" : "warning",
                         f->message, lint_code_name(f->code));
         }
+        if (l->is_cut)
+                printf("%s: ... and more\n", file);
         if (!l->complete)
                 printf("%s: too large: not every rule was tried for its effect\n", file);
 }

@@ -9,7 +9,8 @@ struct lint_work {
         const struct policy *policy;
         struct lint *out;
         size_t room;
-        int error; /* sticky: -ENOMEM */
+        bool *is_told; /* by rule: enough is said of it, whatever it does */
+        int error;     /* sticky: -ENOMEM */
 };
 
 /* At the value of a rule's key, or where the rule begins if the key is absent. */

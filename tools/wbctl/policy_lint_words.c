@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "broker/isolation.h"
@@ -8,6 +10,9 @@
 
 /* One packet of Ethernet: less than that is never moved at once. */
 #define PACKET_BYTES 1500u
+
+/* Of the rules with one name, how many each is compared with. */
+#define NEIGHBOURS_MOST 64u
 
 /* Wider prefixes than these are whole continents. */
 #define WIDE_IPV4_BITS 8u
@@ -119,21 +124,63 @@ bool lint_same_but_pattern(const struct policy_rule *a, const struct policy_rule
                policy_limits_equal(&a->limits, &b->limits);
 }
 
-static void judge_pair(struct lint_work *w, size_t first, size_t second)
+/* False: nothing was found. */
+static bool judge_pair(struct lint_work *w, size_t first, size_t second)
 {
         const struct policy_rule *a = &w->policy->rules[first], *b = &w->policy->rules[second];
         const struct pattern *p = &a->pattern, *q = &b->pattern;
         bool is_split = (p->kind == PATTERN_BELOW && q->kind == PATTERN_EXACT) ||
                         (p->kind == PATTERN_EXACT && q->kind == PATTERN_BELOW);
 
-        if (pattern_covers(p, q) && pattern_covers(q, p) && lint_same_but_pattern(a, b))
+        if (pattern_covers(p, q) && pattern_covers(q, p) && lint_same_but_pattern(a, b)) {
                 lint_tell(w, LINT_DUPLICATE, second, RULE_PATTERN,
                         "rule %zu says what rule %zu (line %u) says; remove one of them", second, first, a->line);
-        else if (is_split && strcmp(p->name, q->name) == 0 && lint_same_but_pattern(a, b) &&
-                 !policy_limits_any(&a->limits))
+                w->is_told[first] = w->is_told[second] = true;
+                return true;
+        }
+        if (is_split && strcmp(p->name, q->name) == 0 && lint_same_but_pattern(a, b) &&
+                !policy_limits_any(&a->limits)) {
                 lint_tell(w, LINT_SPLIT_WILDCARD, second, RULE_PATTERN,
                         "rule %zu and rule %zu (line %u) are one: \"**.%.200s\" matches the name and all below it",
                         second, first, a->line, p->name);
+                return true;
+        }
+        return false;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+        const struct policy_rule *a = *(const struct policy_rule *const *)left,
+                                 *b = *(const struct policy_rule *const *)right;
+        int order = strcmp(a->pattern.name, b->pattern.name);
+
+        if (order == 0)
+                order = memcmp(a->pattern.prefix.address, b->pattern.prefix.address, sizeof(a->pattern.prefix.address));
+        return order ? order : (a > b) - (a < b);
+}
+
+/* Rules side by side in the order of their names; of many with one name each is compared with some before it. */
+static void judge_pairs(struct lint_work *w)
+{
+        const struct policy *policy = w->policy;
+        const struct policy_rule **sorted = calloc(policy->rules_n + 1, sizeof(struct policy_rule *));
+
+        if (!sorted) {
+                w->error = -ENOMEM;
+                return;
+        }
+        for (size_t i = 0; i < policy->rules_n; i++)
+                sorted[i] = &policy->rules[i];
+        if (policy->rules_n)
+                qsort(sorted, policy->rules_n, sizeof(*sorted), compare_names);
+        for (size_t i = 0; i < policy->rules_n; i++)
+                for (size_t k = i; k-- > 0 && i - k <= NEIGHBOURS_MOST;) {
+                        if (strcmp(sorted[k]->pattern.name, sorted[i]->pattern.name) != 0)
+                                break;
+                        if (judge_pair(w, (size_t)(sorted[k] - policy->rules), (size_t)(sorted[i] - policy->rules)))
+                                break;
+                }
+        free(sorted);
 }
 
 /* ---- one rule */
@@ -159,6 +206,7 @@ static void judge_floor(struct lint_work *w, size_t i)
 
         if (!is_in_floor(&rule->pattern))
                 return;
+        w->is_told[i] = true;
         if (rule->deny)
                 lint_tell(w, LINT_IN_FLOOR, i, RULE_PATTERN,
                         "rule %zu denies what the floor denies already; remove it%s", i,
@@ -370,18 +418,12 @@ void lint_words(struct lint_work *w)
         judge_network(w);
         judge_wall(w);
         judge_own_limits(w, &policy->limits, policy->limit_places);
+        judge_pairs(w);
         for (size_t i = 0; i < policy->rules_n && !w->error; i++) {
                 judge_floor(w, i);
                 judge_tcp(w, i);
                 judge_lists(w, i);
                 judge_width(w, i);
                 judge_limits(w, i);
-                for (size_t k = 0; k < i; k++) {
-                        size_t before = w->out->n;
-
-                        judge_pair(w, k, i);
-                        if (w->out->n > before) /* one is enough */
-                                break;
-                }
         }
 }

@@ -9,10 +9,11 @@
 
 #include "proto/base/cleanup.h"
 #include "tools/wbctl/path_witness.h"
+#include "tools/wbctl/pattern_index.h"
 
 /* A rule looked at for a request is one step. Some ten seconds of them are taken; a policy of hundreds of rules needs
  * far less than a second. */
-#define STEPS_MOST UINT64_C(300000000)
+#define STEPS_MOST UINT64_C(60000000)
 
 #define PORTS_N     (UINT16_MAX + 1u)
 #define LABEL_BYTES 16u
@@ -22,61 +23,11 @@ struct walk {
         size_t policies_n;
         witness_visit visit;
         void *userdata;
-        struct pattern *patterns; /* all there are, each once */
-        size_t patterns_n;
+        struct pattern_index index;
         uint32_t *slots; /* by port: its place in `named`, from 1; 0: it is not there. All 0 between hosts. */
         uint64_t steps;
         bool complete;
 };
-
-/* ---- patterns */
-
-static int compare_patterns(const void *left, const void *right)
-{
-        const struct pattern *a = left, *b = right;
-
-        if (a->kind != b->kind)
-                return a->kind < b->kind ? -1 : 1;
-        if (a->kind != PATTERN_PREFIX)
-                return strcmp(a->name, b->name);
-        if (a->prefix.kind != b->prefix.kind || a->prefix.bits != b->prefix.bits)
-                return a->prefix.kind != b->prefix.kind ? (int)a->prefix.kind - (int)b->prefix.kind
-                                                        : (int)a->prefix.bits - (int)b->prefix.bits;
-        return memcmp(a->prefix.address, b->prefix.address, sizeof(a->prefix.address));
-}
-
-static int collect_patterns(struct walk *w)
-{
-        size_t n = 0, kept = 0;
-
-        for (size_t i = 0; i < w->policies_n; i++)
-                n += w->policies[i]->rules_n;
-        w->patterns = calloc(n + 1, sizeof(*w->patterns));
-        if (!w->patterns)
-                return -ENOMEM;
-        n = 0;
-        for (size_t i = 0; i < w->policies_n; i++)
-                for (size_t k = 0; k < w->policies[i]->rules_n; k++)
-                        w->patterns[n++] = w->policies[i]->rules[k].pattern;
-        qsort(w->patterns, n, sizeof(*w->patterns), compare_patterns);
-        for (size_t i = 0; i < n; i++)
-                if (kept == 0 || compare_patterns(&w->patterns[kept - 1], &w->patterns[i]) != 0)
-                        w->patterns[kept++] = w->patterns[i];
-        w->patterns_n = kept;
-        return 0;
-}
-
-/* The first pattern that matches host and is narrower than p; any that matches it, where p is NULL. */
-static const struct pattern *find_narrower(const struct walk *w, const struct pattern *p, const struct hostname *host)
-{
-        for (size_t i = 0; i < w->patterns_n; i++) {
-                const struct pattern *q = &w->patterns[i];
-
-                if (q != p && pattern_matches(q, host) && (!p || pattern_covers(p, q)))
-                        return q;
-        }
-        return NULL;
-}
 
 /* ---- hosts */
 
@@ -105,9 +56,9 @@ static bool find_name_below(const struct walk *w, const struct pattern *p, const
         char text[LABEL_BYTES + 1 + HOSTNAME_MAX_BYTES + 1], label[LABEL_BYTES];
 
         /* Each pattern can be in the way of one label. */
-        for (size_t k = 0; room > 0 && k <= w->patterns_n + 1 && make_label(k, room, label); k++) {
+        for (size_t k = 0; room > 0 && k <= w->index.patterns_n + 1 && make_label(k, room, label); k++) {
                 (void)snprintf(text, sizeof(text), "%s.%s", label, below);
-                if (hostname_parse(text, strlen(text), ret) == 0 && !find_narrower(w, p, ret))
+                if (hostname_parse(text, strlen(text), ret) == 0 && !pattern_index_narrower(&w->index, p, ret))
                         return true;
         }
         return false;
@@ -142,7 +93,7 @@ static bool find_address(const struct walk *w, const struct pattern *p, const st
 
         hostname_from_address(in->kind, in->address, &host);
         while (prefix_contains(in, &host)) {
-                const struct pattern *narrower = find_narrower(w, p, &host);
+                const struct pattern *narrower = pattern_index_narrower(&w->index, p, &host);
                 const char *range = floor_denies_address(&floor, &host);
                 struct prefix taken;
 
@@ -193,7 +144,7 @@ static int name_port(struct walk *w, struct port_classes *c, uint16_t port)
 }
 
 /* Those of a group that the rule names become one of their own. */
-static int split_classes(struct walk *w, struct port_classes *c, const struct policy_rule *rule)
+static int split_groups(struct walk *w, struct port_classes *c, const struct policy_rule *rule)
 {
         _cleanup_free_ uint32_t *moved = calloc(c->groups_n, sizeof(*moved)); /* by old group: the new one */
         uint8_t *seen = NULL;
@@ -218,25 +169,21 @@ static int split_classes(struct walk *w, struct port_classes *c, const struct po
         return 0;
 }
 
-static int classify_ports(struct walk *w, const struct hostname *host, struct port_classes *c)
+static int classify_ports(struct walk *w, struct port_classes *c)
 {
         int r = 0;
 
         c->groups_n = 1;
-        for (size_t i = 0; i < w->policies_n; i++)
-                for (size_t k = 0; k < w->policies[i]->rules_n; k++) {
-                        const struct policy_rule *rule = &w->policies[i]->rules[k];
+        for (size_t i = 0; i < w->index.matching_n && r == 0; i++) {
+                const struct policy_rule *rule = w->index.matching[i].rule;
 
-                        if (!pattern_matches(&rule->pattern, host))
-                                continue;
-                        for (size_t j = 0; j < rule->ports_n && r == 0; j++)
-                                r = name_port(w, c, rule->ports[j]);
-                        if (r == 0 && rule->ports_n)
-                                r = split_classes(w, c, rule);
-                        if (r < 0)
-                                return r;
-                }
-        return 0;
+                for (size_t j = 0; j < rule->ports_n && r == 0; j++)
+                        r = name_port(w, c, rule->ports[j]);
+                w->steps += rule->ports_n + c->groups_n;
+                if (r == 0 && rule->ports_n)
+                        r = split_groups(w, c, rule);
+        }
+        return r;
 }
 
 static void port_classes_done(struct walk *w, struct port_classes *c)
@@ -299,26 +246,25 @@ static bool names_port(const struct policy_rule *rule, uint16_t port)
 
 static int take_rules(struct walk *w, struct witness_cell *cell, struct cell_parts *parts)
 {
+        w->steps += w->index.matching_n;
         for (size_t i = 0; i < w->policies_n; i++) {
-                const struct policy *policy = w->policies[i];
                 struct policy *part = &cell->parts[i];
-                size_t n = 0;
 
-                *part = *policy;
+                *part = *w->policies[i];
                 part->rules_n = 0;
-                w->steps += policy->rules_n;
-                cell->indices[i] = parts->indices[i] = calloc(policy->rules_n + 1, sizeof(size_t));
-                if (!parts->indices[i])
+                part->rules = parts->rules[i] = calloc(w->index.matching_n + 1, sizeof(struct policy_rule));
+                cell->indices[i] = parts->indices[i] = calloc(w->index.matching_n + 1, sizeof(size_t));
+                if (!part->rules || !parts->indices[i])
                         return -ENOMEM;
-                for (size_t k = 0; k < policy->rules_n; k++)
-                        if (pattern_matches(&policy->rules[k].pattern, &cell->host) &&
-                                (cell->is_dns || names_port(&policy->rules[k], cell->ports[0])))
-                                parts->indices[i][n++] = k;
-                part->rules = parts->rules[i] = calloc(n + 1, sizeof(struct policy_rule));
-                if (!part->rules)
-                        return -ENOMEM;
-                for (; part->rules_n < n; part->rules_n++)
-                        part->rules[part->rules_n] = policy->rules[parts->indices[i][part->rules_n]];
+        }
+        for (size_t k = 0; k < w->index.matching_n; k++) {
+                const struct pattern_place *place = &w->index.matching[k];
+                struct policy *part = &cell->parts[place->policy];
+
+                if (!cell->is_dns && !names_port(place->rule, cell->ports[0]))
+                        continue;
+                parts->indices[place->policy][part->rules_n] = place->index;
+                part->rules[part->rules_n++] = *place->rule;
         }
         return 0;
 }
@@ -394,6 +340,8 @@ static int take_paths(struct walk *w, struct witness_cell *cell, struct cell_par
 
         if (r < 0)
                 return r;
+        if (!parts->found.complete)
+                w->steps += STEPS_MOST / 8; /* that took its time */
         parts->paths = calloc(n + 1, sizeof(*parts->paths));
         if (!parts->paths)
                 return -ENOMEM;
@@ -478,8 +426,10 @@ static int visit_host(struct walk *w, const struct pattern *pattern, const struc
         static const struct floor floor;
         struct witness_cell cell = {.pattern = pattern, .host = *host};
         struct port_classes c = {0};
-        int r = classify_ports(w, host, &c);
+        int r;
 
+        pattern_index_match(&w->index, host);
+        r = classify_ports(w, &c);
         cell.in_floor = floor_denies_name(&floor, host) != NULL;
         if (r == 0)
                 r = visit_ports(w, &cell, &c);
@@ -493,10 +443,11 @@ static int visit_pattern(struct walk *w, const struct pattern *p)
         struct hostname host;
         int r = 0;
 
-        w->steps += 4 * w->patterns_n;
+        w->steps += 100;
         if (p->kind == PATTERN_PREFIX)
                 return find_address(w, p, &p->prefix, &host) ? visit_host(w, p, &host) : 0;
-        if (p->kind != PATTERN_BELOW && hostname_parse(p->name, p->name_n, &host) == 0 && !find_narrower(w, p, &host))
+        if (p->kind != PATTERN_BELOW && hostname_parse(p->name, p->name_n, &host) == 0 &&
+                !pattern_index_narrower(&w->index, p, &host))
                 r = visit_host(w, p, &host);
         else if (p->kind != PATTERN_EXACT && find_name_below(w, p, p->name, &host))
                 return visit_host(w, p, &host);
@@ -525,14 +476,14 @@ int policy_witness_walk(
 
         assert(n <= WITNESS_POLICIES_MOST);
         w.slots = calloc(PORTS_N, sizeof(*w.slots));
-        r = w.slots ? collect_patterns(&w) : -ENOMEM;
-        for (size_t i = 0; i < w.patterns_n && r == 0 && w.steps <= STEPS_MOST; i++)
-                r = visit_pattern(&w, &w.patterns[i]);
+        r = w.slots ? pattern_index_build(policies, n, &w.index) : -ENOMEM;
+        for (size_t i = 0; i < w.index.patterns_n && r == 0 && w.steps <= STEPS_MOST; i++)
+                r = visit_pattern(&w, w.index.patterns[i]);
         w.complete = w.complete && w.steps <= STEPS_MOST;
         if (r == 0)
                 r = visit_rest(&w);
         free(w.slots);
-        free(w.patterns);
+        pattern_index_done(&w.index);
         if (r == 0)
                 *ret_complete = w.complete;
         return r;
