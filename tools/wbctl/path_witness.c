@@ -376,7 +376,7 @@ static int walk_all(struct walk *w)
         struct state *first;
         int r;
 
-        w->states = calloc(w->states_most, sizeof(*w->states));
+        w->states = calloc(w->states_most, sizeof(struct state *));
         first = new_state(w, NULL, 0);
         if (!w->states || !first || !spare) {
                 free(first);

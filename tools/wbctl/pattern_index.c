@@ -42,7 +42,7 @@ static int build(const struct policy *const *policies, size_t policies_n, struct
                 n += policies[i]->rules_n;
         x->places = calloc(n + 1, sizeof(*x->places));
         x->matching = calloc(n + 1, sizeof(*x->matching));
-        x->patterns = calloc(n + 1, sizeof(*x->patterns));
+        x->patterns = calloc(n + 1, sizeof(struct pattern *));
         x->first = calloc(n + 2, sizeof(*x->first));
         if (!x->places || !x->matching || !x->patterns || !x->first)
                 return -ENOMEM;

@@ -24,12 +24,12 @@ struct comparison {
 /* What is found in one cell: for each protocol, method and path a change, or SAME. */
 struct matrix {
         const struct witness_cell *cell;
-        int8_t *changes;
+        int *changes;
         bool intercepted; /* by one of them, where TLS is allowed */
         size_t first;     /* of the cell's differences in the list */
 };
 
-static int8_t *change_at(const struct matrix *m, int protocol, size_t method, size_t path)
+static int *change_at(const struct matrix *m, int protocol, size_t method, size_t path)
 {
         return &m->changes[((size_t)protocol * m->cell->methods_n + method) * m->cell->paths_n + path];
 }
@@ -106,7 +106,7 @@ static int fill_matrix(struct comparison *c, struct matrix *m, bool *ret_any)
                                 witness_decide(cell, 0, &request, &a);
                                 witness_decide(cell, 1, &request, &b);
                                 change = change_of(&a, &b);
-                                *change_at(m, p, i, k) = (int8_t)change;
+                                *change_at(m, p, i, k) = change;
                                 any = any || change != SAME;
                                 m->intercepted = m->intercepted || a.inspect || b.inspect;
                                 if (a.reason == REASON_ALLOWED && b.reason == REASON_ALLOWED && !cell->is_dns &&
@@ -228,7 +228,8 @@ static int change_of_protocol(const struct matrix *m, int protocol)
 static bool methods_are_alike(const struct matrix *m, int protocol)
 {
         for (size_t i = 2; i < m->cell->methods_n; i++)
-                if (memcmp(change_at(m, protocol, 1, 0), change_at(m, protocol, i, 0), m->cell->paths_n) != 0)
+                if (memcmp(change_at(m, protocol, 1, 0), change_at(m, protocol, i, 0),
+                            m->cell->paths_n * sizeof(int)) != 0)
                         return false;
         return true;
 }
@@ -240,7 +241,7 @@ static bool is_odd(const char *path)
 }
 
 /* Have all paths of this pattern (that are witnesses) one change? Then one line tells of all. */
-static int change_of_pattern(const struct matrix *m, const int8_t *row, const char *pattern, size_t *ret_path)
+static int change_of_pattern(const struct matrix *m, const int *row, const char *pattern, size_t *ret_path)
 {
         int change = SAME;
         bool any = false;
@@ -260,7 +261,7 @@ static int change_of_pattern(const struct matrix *m, const int8_t *row, const ch
 
 /* Patterns whose paths changed together are told as such; `told` marks the paths that are done with. */
 static int tell_patterns(
-        struct comparison *c, struct matrix *m, const struct about *template, const int8_t *row, bool *told)
+        struct comparison *c, struct matrix *m, const struct about *template, const int *row, bool *told)
 {
         for (int part = 0; part < 2; part++)
                 for (size_t i = 0; i < m->cell->parts[part].rules_n; i++) {
@@ -285,7 +286,7 @@ static int tell_patterns(
         return 0;
 }
 
-static int tell_paths(struct comparison *c, struct matrix *m, const struct about *template, const int8_t *row)
+static int tell_paths(struct comparison *c, struct matrix *m, const struct about *template, const int *row)
 {
         _cleanup_free_ bool *told = calloc(m->cell->paths_n, sizeof(*told));
         bool plain[CHANGE_MAX_] = {false};
@@ -312,7 +313,7 @@ static int tell_paths(struct comparison *c, struct matrix *m, const struct about
         return r;
 }
 
-static bool all_paths_are_alike(const struct matrix *m, const int8_t *row)
+static bool all_paths_are_alike(const struct matrix *m, const int *row)
 {
         for (size_t k = 2; k < m->cell->paths_n; k++)
                 if (row[k] != row[1])
@@ -323,7 +324,7 @@ static bool all_paths_are_alike(const struct matrix *m, const int8_t *row)
 static int tell_method(struct comparison *c, struct matrix *m, enum protocol protocol, size_t method, bool every_method)
 {
         int change = change_of_method(m, protocol, method);
-        const int8_t *row = change_at(m, protocol, method, 0);
+        const int *row = change_at(m, protocol, method, 0);
         struct about about = {.protocol = protocol, .method = m->cell->methods[method], .every_method = every_method};
 
         if (change == SAME)
@@ -391,10 +392,11 @@ static int visit(void *userdata, const struct witness_cell *cell)
         bool any = false;
         int r;
 
-        m.changes = malloc(PROTOCOL_MAX_ * cell->methods_n * cell->paths_n);
+        m.changes = calloc(PROTOCOL_MAX_ * cell->methods_n * cell->paths_n, sizeof(int));
         if (!m.changes)
                 return -ENOMEM;
-        memset(m.changes, SAME, PROTOCOL_MAX_ * cell->methods_n * cell->paths_n);
+        for (size_t i = 0; i < PROTOCOL_MAX_ * cell->methods_n * cell->paths_n; i++)
+                m.changes[i] = SAME;
         r = fill_matrix(c, &m, &any);
         if (r == 0 && any && !dns_is_told(c, cell)) {
                 for (int p = PROTOCOL_TLS; p < PROTOCOL_MAX_ && r == 0; p++)

@@ -63,6 +63,9 @@ static struct lint_finding *grow(struct lint_work *w)
 }
 
 static void tell(struct lint_work *w, enum lint_code code, bool is_note, int rule, const struct policy_place *place,
+        const char *format, va_list ap) __attribute__((format(printf, 6, 0)));
+
+static void tell(struct lint_work *w, enum lint_code code, bool is_note, int rule, const struct policy_place *place,
         const char *format, va_list ap)
 {
         struct lint_finding *f;

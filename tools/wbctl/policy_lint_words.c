@@ -172,7 +172,7 @@ static void judge_pairs(struct lint_work *w)
         for (size_t i = 0; i < policy->rules_n; i++)
                 sorted[i] = &policy->rules[i];
         if (policy->rules_n)
-                qsort(sorted, policy->rules_n, sizeof(*sorted), compare_names);
+                qsort(sorted, policy->rules_n, sizeof(struct policy_rule *), compare_names);
         for (size_t i = 0; i < policy->rules_n; i++)
                 for (size_t k = i; k-- > 0 && i - k <= NEIGHBOURS_MOST;) {
                         if (strcmp(sorted[k]->pattern.name, sorted[i]->pattern.name) != 0)

@@ -418,6 +418,7 @@ static int visit_ports(struct walk *w, struct witness_cell *cell, struct port_cl
                 cell->is_dns = true;
                 r = visit_cell(w, cell);
         }
+        cell->ports = NULL; /* they were this function's */
         return r;
 }
 
