@@ -34,7 +34,7 @@
  * while they come it is asked again later instead. */
 #define ASK_NS       (200 * NSEC_PER_MSEC)
 #define ASK_LAST_NS  (3 * NSEC_PER_SEC) /* at the start, at the end and between two files */
-#define ASK_AGAIN_NS NSEC_PER_SEC
+#define ASK_AGAIN_NS (5 * NSEC_PER_SEC)
 
 /* Stands before each body in a queue; bodies are padded to its alignment. */
 struct entry {
@@ -69,8 +69,8 @@ struct audit {
         struct audit_file file;
         char *chunk;
         size_t chunk_room;
-        uint64_t sync_due_ns; /* 0: all that is written is on disk, or need not be */
-        int notary_fd;        /* -1: nobody signs */
+        uint64_t sync_due_ns;     /* 0: all that is written is on disk, or need not be */
+        struct audit_asker asker; /* sock -1: nobody signs */
         bool notary_failing;
         bool begun;                 /* the first record stands, and its checkpoint was asked for */
         uint64_t unsigned_n;        /* records behind the last checkpoint */
@@ -224,9 +224,11 @@ static void set_notary_failing(struct audit *a, int r)
 {
         if (r < 0 && !a->notary_failing)
                 log_errno(r, "the audit log goes on without a signature");
+        else if (r > 0 && !a->notary_failing)
+                log_error("the audit log goes on without a signature: nobody answers");
         else if (r == 0 && a->notary_failing)
                 log_warning("the audit log is signed again");
-        a->notary_failing = r < 0;
+        a->notary_failing = r != 0;
 }
 
 static int append_checkpoint(struct audit *a, const struct audit_checkpoint *checkpoint)
@@ -240,33 +242,43 @@ static int append_checkpoint(struct audit *a, const struct audit_checkpoint *che
                 return r;
         audit_record_tail(&hash, line + n);
         r = audit_file_append(&a->file, line, n + AUDIT_TAIL_BYTES, checkpoint->seq, &hash);
-        if (r < 0)
-                return r;
-        a->unsigned_n = 0;
-        a->checkpoint_due_ns = 0;
-        return 0;
+        if (r == 0 && checkpoint->signature_n) {
+                a->unsigned_n = 0;
+                a->checkpoint_due_ns = 0;
+        }
+        return r;
 }
 
-/*
- * What is vouched for goes to disk first: a signature must not outlive it. Negative only where the log cannot be
- * written.
- */
+/* There is room for it, and what it vouches for is on disk: a signature must not outlive that. */
+static int prepare_checkpoint(struct audit *a, enum audit_sync sync)
+{
+        int r = audit_file_prepare(&a->file);
+
+        if (r == 0 && audit_file_is_full(&a->file, 0, AUDIT_CHECKPOINT_MAX_BYTES + AUDIT_TAIL_BYTES))
+                return audit_file_rotate(&a->file); /* which puts it on disk */
+        return r < 0 || sync == AUDIT_SYNC_NONE ? r : audit_file_sync(&a->file);
+}
+
+/* Negative only where the log cannot be written. */
 static int write_checkpoint(struct audit *a, enum audit_sync sync, uint64_t timeout_ns)
 {
         struct audit_question question;
         struct audit_checkpoint checkpoint;
-        int r = a->notary_fd < 0 ? 0 : audit_file_prepare(&a->file);
+        int r = a->asker.sock < 0 ? 0 : prepare_checkpoint(a, sync);
 
-        if (r == 0 && sync != AUDIT_SYNC_NONE)
-                r = audit_file_sync(&a->file);
-        if (a->notary_fd < 0 || r < 0)
+        if (a->asker.sock < 0 || r < 0)
                 return r;
         question = (struct audit_question){.seq = a->file.seq + 1, .previous = a->file.hash};
-        r = audit_notary_ask(a->notary_fd, &question, timeout_ns, &checkpoint);
+        r = audit_notary_ask(&a->asker, &question, timeout_ns, &checkpoint);
         set_notary_failing(a, r);
-        if (r < 0) {
+        if (r != 0)
                 a->checkpoint_due_ns = clock_monotonic_ns() + ASK_AGAIN_NS;
+        if (r == AUDIT_NOTARY_E_NOT_ASKED)
                 return 0;
+        if (r < 0) {
+                /* It may be signed all the same: who checks must know what was asked. */
+                checkpoint = (struct audit_checkpoint){.seq = question.seq, .previous = question.previous};
+                clock_format(clock_realtime_ns(), checkpoint.ts);
         }
         r = append_checkpoint(a, &checkpoint);
         return r == 0 && sync == AUDIT_SYNC_EACH ? audit_file_sync(&a->file) : r;
@@ -278,7 +290,7 @@ static int write_due_checkpoint(struct audit *a, enum audit_sync sync, bool stop
 
         if (a->unsigned_n == 0)
                 a->checkpoint_due_ns = 0;
-        if (a->notary_fd < 0 || a->unsigned_n == 0)
+        if (a->asker.sock < 0 || a->unsigned_n == 0)
                 return 0;
         if (!first && !stopping && clock_monotonic_ns() < a->checkpoint_due_ns)
                 return 0;
@@ -290,7 +302,7 @@ static void count_unsigned(struct audit *a, uint64_t n)
 {
         uint64_t now_ns = clock_monotonic_ns();
 
-        if (a->notary_fd < 0)
+        if (a->asker.sock < 0)
                 return;
         if (a->unsigned_n == 0)
                 a->checkpoint_due_ns = now_ns + AUDIT_CHECKPOINT_NS;
@@ -356,8 +368,11 @@ static int write_back(struct audit *a, enum audit_sync sync, bool stopping)
         size_t at = 0;
         int r = 0;
 
-        while (at < a->back->used && r == 0)
+        while (at < a->back->used && r == 0) {
                 r = write_chunk(a, sync, &at);
+                if (r == 0)
+                        r = write_due_checkpoint(a, sync, false);
+        }
         if (r == 0 && a->sync_due_ns && (sync != AUDIT_SYNC_BATCH || clock_monotonic_ns() >= a->sync_due_ns)) {
                 r = audit_file_sync(&a->file);
                 if (r == 0)
@@ -443,7 +458,7 @@ static void *run(void *userdata)
 static void audit_release(struct audit *a)
 {
         audit_file_close(&a->file);
-        close_fd(a->notary_fd);
+        close_fd(a->asker.sock);
         for (size_t i = 0; i < 2; i++)
                 free(a->queues[i].bytes);
         free(a->chunk);
@@ -476,7 +491,7 @@ int audit_new(const struct audit_options *options, struct audit **ret)
         a->required = options->required;
         a->sync = options->sync;
         a->rotate_bytes = options->rotate_bytes;
-        a->notary_fd = options->notary_fd;
+        a->asker.sock = options->notary_fd;
         a->front = &a->queues[0];
         a->back = &a->queues[1];
         a->chunk_room = CHUNK_BYTES;

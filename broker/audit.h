@@ -78,8 +78,9 @@ struct audit_options {
 
 /*
  * A checkpoint is written behind the first record after the start and behind the last, as the first record of each file
- * that follows another, and otherwise when this many records, or the first of them this long ago, wait for one. Where
- * it cannot be signed the log goes on without, and it is tried again.
+ * that follows another, and otherwise when this many records (and what was written in one go with the last of them), or
+ * the first of them this long ago, wait for one. Where it cannot be signed the log goes on without, and it is tried
+ * again.
  */
 #define AUDIT_CHECKPOINT_RECORDS 4096u
 #define AUDIT_CHECKPOINT_NS      (UINT64_C(60) * 1000000000)

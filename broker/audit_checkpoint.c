@@ -76,22 +76,31 @@ int audit_checkpoint_check(const struct audit_checkpoint *c, uint8_t ret_fingerp
         return r == P256_E_NO || r == -EBADMSG ? -EKEYREJECTED : r;
 }
 
+/* What only a signed one has. */
+static int format_signature(const struct audit_checkpoint *c, char *to, size_t room)
+{
+        unsigned char signature[SIGNATURE_TEXT_BYTES];
+        char after[SHA256_TEXT_BYTES];
+        size_t unused;
+        int n = mbedtls_base64_encode(signature, sizeof(signature), &unused, c->signature, c->signature_n);
+
+        assert(n == 0); /* there is room for the longest */
+        sha256_text(c->after_hash.bytes, after);
+        return snprintf(to, room, ",\"after\":%" PRIu64 ",\"after_hash\":\"%s\",\"key\":\"%s\",\"sig\":\"%s\"",
+                c->after, after, c->key, (const char *)signature);
+}
+
 size_t audit_checkpoint_line(const struct audit_checkpoint *c, char to[AUDIT_CHECKPOINT_MAX_BYTES])
 {
-        char previous[SHA256_TEXT_BYTES], after[SHA256_TEXT_BYTES];
-        unsigned char signature[SIGNATURE_TEXT_BYTES];
-        size_t unused;
+        char previous[SHA256_TEXT_BYTES];
         int n;
 
         sha256_text(c->previous.bytes, previous);
-        sha256_text(c->after_hash.bytes, after);
-        n = mbedtls_base64_encode(signature, sizeof(signature), &unused, c->signature, c->signature_n);
-        assert(n == 0); /* there is room for the longest */
         n = snprintf(to, AUDIT_CHECKPOINT_MAX_BYTES,
-                "{\"seq\":%" PRIu64 ",\"ts\":\"%s\",\"event\":\"%s\",\"previous\":\"%s\",\"after\":%" PRIu64
-                ",\"after_hash\":\"%s\",\"key\":\"%s\",\"sig\":\"%s\"",
-                c->seq, c->ts, audit_event_name(AUDIT_CHECKPOINT), previous, c->after, after, c->key,
-                (const char *)signature);
+                "{\"seq\":%" PRIu64 ",\"ts\":\"%s\",\"event\":\"%s\",\"previous\":\"%s\"", c->seq, c->ts,
+                audit_event_name(AUDIT_CHECKPOINT), previous);
+        if (c->signature_n)
+                n += format_signature(c, to + n, AUDIT_CHECKPOINT_MAX_BYTES - (size_t)n);
         assert(n > 0 && (size_t)n < AUDIT_CHECKPOINT_MAX_BYTES);
         return (size_t)n;
 }

@@ -22,6 +22,9 @@
  * Through `previous` it covers every record up to SEQ - 1. `after` ties each signature to the one before it, which the
  * signer itself remembers (broker/audit_notary.h): whoever can ask for signatures still cannot replace what was
  * signed once, because the next signature names it.
+ *
+ * A checkpoint with `previous` alone is a question to which no answer came in time: the signature may have been made
+ * all the same, and then the next one names that record.
  */
 
 #include <stddef.h>
@@ -57,7 +60,7 @@ int audit_checkpoint_sign(struct audit_checkpoint *c, const struct p256_key *key
  */
 int audit_checkpoint_check(const struct audit_checkpoint *c, uint8_t ret_fingerprint[SHA256_BYTES]);
 
-/* Its line up to the tail. */
+/* Its line up to the tail; without a signature (signature_n 0) that of a question without an answer. */
 #define AUDIT_CHECKPOINT_MAX_BYTES 1024u
 size_t audit_checkpoint_line(const struct audit_checkpoint *c, char to[AUDIT_CHECKPOINT_MAX_BYTES]);
 

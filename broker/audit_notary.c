@@ -144,44 +144,49 @@ void audit_notary_serve(struct audit_notary *n)
         (void)send(n->sock, &answer, sizeof(answer), MSG_NOSIGNAL);
 }
 
-/* 0, -EAGAIN (an answer to another question), or a negative errno. */
-static int take_answer(int sock, const struct audit_question *question, struct audit_checkpoint *ret)
+/* 0 with an answer, or a negative errno; is_waiting is what remains open. */
+static int receive(struct audit_asker *a, uint64_t end_ns, struct audit_answer *ret)
 {
-        struct audit_answer answer;
-        ssize_t got = recv(sock, &answer, sizeof(answer), MSG_TRUNC);
+        for (;;) {
+                struct pollfd p = {.fd = a->sock, .events = POLLIN};
+                uint64_t now_ns = clock_monotonic_ns();
+                int n = poll(&p, 1, now_ns < end_ns ? (int)((end_ns - now_ns) / NSEC_PER_MSEC) + 1 : 0);
+                ssize_t got;
 
-        if (got == 0)
-                return -EPIPE;
-        if (got < 0)
-                return errno == EINTR ? -EAGAIN : -errno;
-        if ((size_t)got != sizeof(answer))
-                return -EBADMSG;
-        if (answer.result < 0)
-                return answer.result;
-        if (answer.checkpoint.seq != question->seq ||
-                memcmp(&answer.checkpoint.previous, &question->previous, sizeof(question->previous)) != 0)
-                return -EAGAIN;
-        *ret = answer.checkpoint;
-        return 0;
-}
-
-int audit_notary_ask(int sock, const struct audit_question *question, uint64_t timeout_ns, struct audit_checkpoint *ret)
-{
-        uint64_t end_ns = clock_monotonic_ns() + timeout_ns, now_ns;
-
-        if (send(sock, question, sizeof(*question), MSG_NOSIGNAL) < 0)
-                return errno == EAGAIN ? -ETIMEDOUT : -errno;
-        while ((now_ns = clock_monotonic_ns()) < end_ns) {
-                struct pollfd p = {.fd = sock, .events = POLLIN};
-                int n = poll(&p, 1, (int)((end_ns - now_ns) / NSEC_PER_MSEC) + 1), r;
-
+                if (n == 0 && clock_monotonic_ns() >= end_ns)
+                        return -ETIMEDOUT;
                 if (n < 0 && errno != EINTR)
                         return -errno;
                 if (n <= 0)
                         continue;
-                r = take_answer(sock, question, ret);
-                if (r != -EAGAIN)
-                        return r;
+                got = recv(a->sock, ret, sizeof(*ret), MSG_TRUNC);
+                if (got < 0 && (errno == EINTR || errno == EAGAIN))
+                        continue;
+                a->is_waiting = false;
+                return got == 0 ? -EPIPE : got < 0 ? -errno : (size_t)got != sizeof(*ret) ? -EBADMSG : 0;
         }
-        return -ETIMEDOUT;
+}
+
+int audit_notary_ask(
+        struct audit_asker *a, const struct audit_question *question, uint64_t timeout_ns, struct audit_checkpoint *ret)
+{
+        uint64_t end_ns = clock_monotonic_ns() + timeout_ns;
+        struct audit_answer answer;
+        int r;
+
+        if (a->is_waiting && receive(a, end_ns, &answer) < 0)
+                return AUDIT_NOTARY_E_NOT_ASKED;
+        if (send(a->sock, question, sizeof(*question), MSG_NOSIGNAL) < 0)
+                return AUDIT_NOTARY_E_NOT_ASKED;
+        a->is_waiting = true;
+        r = receive(a, end_ns, &answer);
+        if (r == 0)
+                r = answer.result;
+        if (r == 0 &&
+                (answer.checkpoint.seq != question->seq ||
+                        memcmp(&answer.checkpoint.previous, &question->previous, sizeof(question->previous)) != 0))
+                r = -EBADMSG;
+        if (r == 0)
+                *ret = answer.checkpoint;
+        return r;
 }

@@ -10,6 +10,7 @@
  * from then on, but cannot replace what was signed before: every later signature names it.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "broker/audit_checkpoint.h"
@@ -40,9 +41,18 @@ int audit_notary_fd(const struct audit_notary *notary);
 /* Answers one question; nothing that is asked can make it fail. */
 void audit_notary_serve(struct audit_notary *notary);
 
+/* The other end. It has one question open at a time. */
+struct audit_asker {
+        int sock;
+        bool is_waiting; /* for an answer that did not come in time */
+};
+
 /*
- * The other end. 0; -ETIMEDOUT, -EPIPE (nobody answers any more), or what the notary said. An answer that comes too
- * late for one question is not taken for the next.
+ * Asks, and waits for the answer, together with the one that an earlier question still waits for at most timeout_ns. 0;
+ * AUDIT_NOTARY_E_NOT_ASKED (the earlier one is not answered yet, or nobody takes questions any more); or a negative
+ * errno: no answer, or no signature, and then nobody knows whether there is one. An answer that comes too late for its
+ * question is taken for no other.
  */
-int audit_notary_ask(
-        int sock, const struct audit_question *question, uint64_t timeout_ns, struct audit_checkpoint *ret);
+#define AUDIT_NOTARY_E_NOT_ASKED 1
+int audit_notary_ask(struct audit_asker *asker, const struct audit_question *question, uint64_t timeout_ns,
+        struct audit_checkpoint *ret);

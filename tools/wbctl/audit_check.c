@@ -15,6 +15,9 @@
 /* Hashes that are remembered, for what a later signature says of them: more than lie between two checkpoints. */
 #define RECENT_MAX (4 * AUDIT_CHECKPOINT_RECORDS)
 
+/* Records that the broker may have asked a signature for and not have written down: enough for a row of crashes. */
+#define ASKED_MAX 256u
+
 struct recent {
         uint64_t seq; /* 0: none */
         struct audit_hash hash;
@@ -43,6 +46,9 @@ struct audit_check {
         bool stopped; /* the last record that is no checkpoint is a stop */
         uint64_t vouched_seq;
         struct audit_hash vouched;
+        struct recent asked[ASKED_MAX]; /* a ring */
+        size_t asked_n;
+        bool head_differs;
         struct recent recent[RECENT_MAX];
 };
 
@@ -103,6 +109,24 @@ static const struct audit_hash *recall(const struct audit_check *c, uint64_t seq
         return seq && r->seq == seq ? &r->hash : NULL;
 }
 
+/* The record that the chain stands at may have been signed, and the signature lost. */
+static void remember_asked(struct audit_check *c)
+{
+        if (c->chain.is_known && c->chain.seq)
+                c->asked[c->asked_n++ % ASKED_MAX] = (struct recent){.seq = c->chain.seq, .hash = c->chain.hash};
+}
+
+/* As far as it is known: the record's hash that a signature is said to have vouched for. */
+static const struct audit_hash *recall_signed(const struct audit_check *c, uint64_t seq)
+{
+        if (seq && seq == c->vouched_seq)
+                return &c->vouched;
+        for (size_t i = 0; i < ASKED_MAX; i++)
+                if (seq && c->asked[i].seq == seq)
+                        return &c->asked[i].hash;
+        return recall(c, seq);
+}
+
 /* ---- the chain */
 
 static bool follows(const struct audit_sealed *r, const struct audit_hash *before, struct audit_hash *ret_own)
@@ -139,6 +163,8 @@ static void advance(struct audit_check *c, const struct audit_sealed *r)
         c->chain.hash = r->hash;
         c->chain.is_known = true;
         remember(c, r->seq, &r->hash);
+        if (c->options.has_head && r->seq == c->options.head_seq)
+                c->head_differs = !same_hash(&r->hash, &c->options.head_hash);
 }
 
 static void take_first(struct audit_check *c, const struct audit_sealed *r)
@@ -207,11 +233,9 @@ static void check_key(struct audit_check *c, const struct audit_checkpoint *p, c
 /* The signer's own memory: what it vouched for before must be in this log. */
 static void check_after(struct audit_check *c, const struct audit_checkpoint *p)
 {
-        const struct audit_hash *there = recall(c, p->after);
+        const struct audit_hash *there = recall_signed(c, p->after);
         bool first = c->summary.checkpoints_n == 0;
 
-        if (p->after && p->after == c->vouched_seq)
-                there = &c->vouched;
         if (p->after == 0 && first)
                 return;
         if (p->after == 0)
@@ -276,8 +300,10 @@ static void take_record(struct audit_check *c, const struct audit_sealed *r, boo
                 take_old(c, r);
                 return;
         }
+        if (r->is_start || (r->is_checkpoint && !r->checkpoint.signature_n))
+                remember_asked(c);
         link_next(c, r);
-        if (r->is_checkpoint)
+        if (r->is_checkpoint && r->checkpoint.signature_n)
                 take_checkpoint(c, r, &before);
         advance(c, r);
         c->file_last_seq = r->seq;
@@ -341,15 +367,13 @@ void audit_check_line(struct audit_check *c, const struct audit_text *text)
 static void check_head(struct audit_check *c)
 {
         const struct audit_check_options *o = &c->options;
-        const struct audit_hash *there = recall(c, o->head_seq);
-
         if (!o->has_head || o->head_seq == 0)
                 return;
         if (c->chain.seq < o->head_seq)
                 find(c, FINDING_TRUNCATED,
                         "the broker signed up to record %" PRIu64 ", the log ends at record %" PRIu64, o->head_seq,
                         c->chain.seq);
-        else if (there && !same_hash(there, &o->head_hash))
+        else if (c->head_differs)
                 find(c, FINDING_REPLACED, "the broker signed another record %" PRIu64 " than the one that is here",
                         o->head_seq);
 }

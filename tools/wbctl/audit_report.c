@@ -321,7 +321,7 @@ static int report(const struct report_options *o, const struct audit_trust *trus
                 .hosts.most = HOSTS_MAX,
                 .reasons.most = REASON_MAX_,
                 .findings = calloc(FINDINGS_MAX, sizeof(struct finding))};
-        struct audit_summary summary;
+        struct audit_summary summary = {0};
         int error = r.findings ? audit_judge(trust, reader, on_finding, on_text, &r, &summary) : log_oom();
 
         if (error == 0)

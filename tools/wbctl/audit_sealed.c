@@ -21,20 +21,31 @@ static int take_hash(const json_t *o, const char *key, struct audit_hash *ret)
         return text ? audit_hash_parse(text, strlen(text), ret) : -EBADMSG;
 }
 
+static int take_signature(const json_t *o, struct audit_checkpoint *c)
+{
+        const char *key = text_of(o, "key"), *signature = text_of(o, "sig");
+        const json_t *after = json_object_get(o, "after");
+
+        if (!key || strlen(key) != sizeof(c->key) - 1 || !signature || !*signature || !json_is_integer(after) ||
+                json_integer_value(after) < 0)
+                return -EBADMSG;
+        memcpy(c->key, key, sizeof(c->key));
+        c->after = (uint64_t)json_integer_value(after);
+        return take_hash(o, "after_hash", &c->after_hash) < 0 ? -EBADMSG
+                                                              : audit_checkpoint_parse_signature(signature, c);
+}
+
 static int take_checkpoint(const json_t *o, uint64_t seq, struct audit_checkpoint *ret)
 {
         struct audit_checkpoint c = {.seq = seq};
-        const char *ts = text_of(o, "ts"), *key = text_of(o, "key"), *signature = text_of(o, "sig");
-        const json_t *after = json_object_get(o, "after");
+        const char *ts = text_of(o, "ts");
+        bool is_signed = json_object_get(o, "sig") || json_object_get(o, "key") || json_object_get(o, "after") ||
+                         json_object_get(o, "after_hash");
 
-        if (!ts || strlen(ts) != sizeof(c.ts) - 1 || !key || strlen(key) != sizeof(c.key) - 1 || !signature ||
-                !json_is_integer(after) || json_integer_value(after) < 0)
+        if (!ts || strlen(ts) != sizeof(c.ts) - 1 || take_hash(o, "previous", &c.previous) < 0)
                 return -EBADMSG;
         memcpy(c.ts, ts, sizeof(c.ts));
-        memcpy(c.key, key, sizeof(c.key));
-        c.after = (uint64_t)json_integer_value(after);
-        if (take_hash(o, "previous", &c.previous) < 0 || take_hash(o, "after_hash", &c.after_hash) < 0 ||
-                audit_checkpoint_parse_signature(signature, &c) < 0)
+        if (is_signed && take_signature(o, &c) < 0)
                 return -EBADMSG;
         *ret = c;
         return 0;

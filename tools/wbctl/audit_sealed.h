@@ -20,7 +20,7 @@ struct audit_sealed {
         bool is_start;
         bool is_stop;
         bool is_checkpoint;
-        struct audit_checkpoint checkpoint; /* where it is one */
+        struct audit_checkpoint checkpoint; /* where it is one; signature_n 0: a question without an answer */
 };
 
 /* 0, or -EBADMSG. text needs no NUL. */

@@ -120,7 +120,7 @@ static int verify(const struct verify_options *o, const struct audit_trust *trus
 {
         _cleanup_(json_decrefp) json_t *list = json_array();
         struct told told = {.json = o->json, .list = list};
-        struct audit_summary summary;
+        struct audit_summary summary = {0};
         int r = list ? audit_judge(trust, reader, on_finding, NULL, &told, &summary) : log_oom();
 
         if (r == 0 && o->json)

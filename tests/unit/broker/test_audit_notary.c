@@ -41,7 +41,7 @@ static void empty(const char *dir)
 
 struct pair {
         struct audit_notary *notary;
-        int sock; /* the asker's */
+        struct audit_asker asker;
 };
 
 static struct pair open_pair(void)
@@ -51,14 +51,14 @@ static struct pair open_pair(void)
 
         CU_ASSERT_EQUAL_FATAL(audit_notary_pair(fds), 0);
         CU_ASSERT_EQUAL_FATAL(audit_notary_new(state, fds[0], &p.notary), 0);
-        p.sock = fds[1];
+        p.asker.sock = fds[1];
         return p;
 }
 
 static void pair_done(struct pair *p)
 {
         audit_notary_free(p->notary);
-        close_fd(p->sock);
+        close_fd(p->asker.sock);
 }
 
 static void *serve_one(void *userdata)
@@ -78,7 +78,7 @@ static int ask(struct pair *p, uint64_t seq, uint8_t mark, struct audit_checkpoi
         int r;
 
         pthread_create(&thread, NULL, serve_one, p->notary);
-        r = audit_notary_ask(p->sock, &q, 20 * NSEC_PER_SEC, ret);
+        r = audit_notary_ask(&p->asker, &q, 20 * NSEC_PER_SEC, ret);
         pthread_join(thread, NULL);
         return r;
 }
@@ -97,7 +97,7 @@ static void test_signs_and_remembers(void)
         c.seq = 4;
         CU_ASSERT_EQUAL(audit_checkpoint_check(&c, id), -EKEYREJECTED);
         audit_notary_free(p.notary);
-        close_fd(p.sock);
+        close_fd(p.asker.sock);
 
         /* Also when it starts again: the one before is named, and the key is the same. */
         p = open_pair();
@@ -178,20 +178,20 @@ static void test_nonsense_is_answered(void)
         struct audit_checkpoint c;
         char big[4096] = {0};
 
-        CU_ASSERT_EQUAL(send(p.sock, "x", 1, 0), 1);
+        CU_ASSERT_EQUAL(send(p.asker.sock, "x", 1, 0), 1);
         audit_notary_serve(p.notary);
-        CU_ASSERT_EQUAL(recv(p.sock, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
+        CU_ASSERT_EQUAL(recv(p.asker.sock, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
         CU_ASSERT_EQUAL(answer.result, -EBADMSG);
-        CU_ASSERT_EQUAL(send(p.sock, big, sizeof(big), 0), (ssize_t)sizeof(big));
+        CU_ASSERT_EQUAL(send(p.asker.sock, big, sizeof(big), 0), (ssize_t)sizeof(big));
         audit_notary_serve(p.notary);
-        CU_ASSERT_EQUAL(recv(p.sock, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
+        CU_ASSERT_EQUAL(recv(p.asker.sock, &answer, sizeof(answer), 0), (ssize_t)sizeof(answer));
         CU_ASSERT_EQUAL(answer.result, -EBADMSG);
         CU_ASSERT_EQUAL(ask(&p, 0, 1, &c), -EINVAL);
         /* Who never reads its answers is let be. */
         for (int i = 0; i < 2000; i++)
-                if (send(p.sock, "x", 1, MSG_DONTWAIT) == 1)
+                if (send(p.asker.sock, "x", 1, MSG_DONTWAIT) == 1)
                         audit_notary_serve(p.notary);
-        shutdown(p.sock, SHUT_RDWR);
+        shutdown(p.asker.sock, SHUT_RDWR);
         for (int i = 0; i < 1000 && audit_notary_fd(p.notary) >= 0; i++)
                 audit_notary_serve(p.notary);
         CU_ASSERT_EQUAL(audit_notary_fd(p.notary), -1);
@@ -206,14 +206,18 @@ static void test_late_answers_are_not_taken(void)
         struct audit_question q = {.seq = 5, .previous.bytes = {5}};
         struct audit_checkpoint c;
 
-        CU_ASSERT_EQUAL(audit_notary_ask(p.sock, &q, NSEC_PER_MSEC, &c), -ETIMEDOUT);
+        CU_ASSERT_EQUAL(audit_notary_ask(&p.asker, &q, NSEC_PER_MSEC, &c), -ETIMEDOUT);
+        CU_ASSERT_TRUE(p.asker.is_waiting);
+        q.seq = 9;
+        CU_ASSERT_EQUAL(audit_notary_ask(&p.asker, &q, NSEC_PER_MSEC, &c), AUDIT_NOTARY_E_NOT_ASKED);
         audit_notary_serve(p.notary);
         CU_ASSERT_EQUAL_FATAL(ask(&p, 6, 6, &c), 0);
         CU_ASSERT_EQUAL(c.seq, 6);
-        CU_ASSERT_EQUAL(c.after, 4);
+        CU_ASSERT_EQUAL(c.after, 4); /* the late one was signed; the one at 9 was not asked */
+        CU_ASSERT_FALSE(p.asker.is_waiting);
         audit_notary_free(p.notary);
-        CU_ASSERT_EQUAL(audit_notary_ask(p.sock, &q, NSEC_PER_SEC, &c), -EPIPE);
-        close_fd(p.sock);
+        CU_ASSERT_EQUAL(audit_notary_ask(&p.asker, &q, NSEC_PER_SEC, &c), AUDIT_NOTARY_E_NOT_ASKED);
+        close_fd(p.asker.sock);
         empty(state);
 }
 
@@ -384,6 +388,47 @@ static void test_without_a_notary_the_log_goes_on(void)
         empty(logs);
 }
 
+static void wait_for_text(const char *name, const char *what)
+{
+        bool is = false;
+
+        for (int i = 0; i < 500 && !is; i++) {
+                _cleanup_free_ char *text = NULL;
+
+                usleep(20000);
+                is = io_read_file(path_of(logs, name), 64 << 20, &text, NULL) == 0 && strstr(text, what);
+        }
+        CU_ASSERT_TRUE(is);
+}
+
+/* The answer does not come in time: what was asked stands in the log. */
+static void test_a_question_without_an_answer_is_written_down(void)
+{
+        struct audit_options o = {.dir = logs, .rotate_bytes = 1 << 20, .sync = AUDIT_SYNC_BATCH};
+        struct audit_hash hash = {{0}};
+        struct audit *a = NULL;
+        struct service s;
+        uint64_t seq = 0;
+        size_t checkpoints = 0;
+        bool first;
+        int fds[2];
+
+        CU_ASSERT_EQUAL_FATAL(audit_notary_pair(fds), 0);
+        CU_ASSERT_EQUAL_FATAL(audit_notary_new(state, fds[0], &s.notary), 0);
+        o.notary_fd = fds[1];
+        CU_ASSERT_EQUAL_FATAL(audit_new(&o, &a), 0);
+        submit(a, AUDIT_START);
+        wait_for_text("audit.log", "\"event\":\"checkpoint\",\"previous\":");
+        submit(a, AUDIT_STOP);
+        pthread_create(&s.thread, NULL, serve, &s);
+        close_log(&s, a);
+        wait_for_text("audit.log", "\"after\":1,"); /* the late one was signed, and is named */
+        CU_ASSERT_EQUAL(read_file("audit.log", &hash, &seq, &checkpoints, &first), 4);
+        CU_ASSERT_EQUAL(checkpoints, 2);
+        empty(state);
+        empty(logs);
+}
+
 int main(void)
 {
         CU_TestInfo tests[] = {
@@ -394,6 +439,7 @@ int main(void)
                 {"late answers are not taken", test_late_answers_are_not_taken},
                 {"checkpoints at start, stop and in between", test_checkpoints_at_start_stop_and_in_between},
                 {"every rotated file begins with one", test_every_rotated_file_begins_with_one},
+                {"a question without an answer is written down", test_a_question_without_an_answer_is_written_down},
                 {"without a notary the log goes on", test_without_a_notary_the_log_goes_on},
                 CU_TEST_INFO_NULL,
         };

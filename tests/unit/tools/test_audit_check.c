@@ -435,6 +435,41 @@ static void test_a_lost_checkpoint_is_no_finding(void)
         log_done(&l);
 }
 
+/* No answer in time, and signed all the same; long before the next signature. */
+static void test_a_late_signature_is_no_finding(void)
+{
+        static const struct audit_check_options none;
+        struct log l = {.key = key};
+        struct audit_checkpoint asked = {0};
+        char text[AUDIT_CHECKPOINT_MAX_BYTES + AUDIT_TAIL_BYTES];
+        struct found f = {0};
+        struct audit_check *c;
+
+        CU_ASSERT_EQUAL_FATAL(audit_check_new(&none, on_finding, &f, &c), 0);
+        for (int i = 0; i < 30000; i++) {
+                if (i == 1 || i == 29999) {
+                        add_checkpoint(&l);
+                } else if (i == 5) {
+                        asked = (struct audit_checkpoint){.seq = l.seq + 1, .previous = l.hash};
+                        clock_format(UINT64_C(1700000000000000000), asked.ts);
+                        l.signed_seq = l.seq;
+                        l.signed_hash = l.hash;
+                        seal(&l, text, audit_checkpoint_line(&asked, text));
+                } else {
+                        add(&l, AUDIT_EGRESS_DENY, "a.example.org");
+                }
+                audit_check_line(c,
+                        &(struct audit_text){
+                                .file = FILE_1, .line = (uint64_t)i + 1, .text = l.lines[0], .n = strlen(l.lines[0])});
+                log_done(&l);
+        }
+        audit_check_end(c);
+        f.summary = *audit_check_summary(c);
+        EXPECT(&f);
+        CU_ASSERT_EQUAL(f.summary.checkpoints_n, 2);
+        audit_check_free(c);
+}
+
 static void test_the_end(void)
 {
         struct log l = make_log();
@@ -567,6 +602,7 @@ int main(void)
                 {"keys", test_keys},
                 {"history cannot be replaced", test_history_cannot_be_replaced},
                 {"a lost checkpoint is no finding", test_a_lost_checkpoint_is_no_finding},
+                {"a late signature is no finding", test_a_late_signature_is_no_finding},
                 {"the end", test_the_end},
                 {"files", test_files},
                 {"torn and too long", test_torn_and_too_long},
