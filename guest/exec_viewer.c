@@ -162,7 +162,8 @@ static void pump(struct viewer *v)
         struct control *c = v->control;
         bool moved = true;
 
-        control_hold(c);
+        if (v->exec->state == EXEC_ENDED)
+                control_hold(c); /* for the result; else a chunk leaves while the caches have it */
         while (moved && control_queued(c) < CONTROL_HIGH_BYTES) {
                 moved = false;
                 for (int i = 0; i < EXEC_STREAMS; i++)
