@@ -101,7 +101,10 @@ class Interception(World):
             if b"\nexpect: 100-continue" in head.lower():
                 s.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             while length and len(data) < length[0]:
-                data += s.recv(65536)
+                more = s.recv(65536)
+                if not more:
+                    return
+                data += more
             body, data = (data[:length[0]], data[length[0]:]) if length else (b"", data)
             if path == "/ok/digest":
                 reply = hashlib.sha256(body).hexdigest().encode()
