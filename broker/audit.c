@@ -33,7 +33,7 @@
 /* For the notary: some milliseconds, unless the monitor looks at a process just then. Records wait meanwhile, so
  * while they come it is asked again later instead. */
 #define ASK_NS       (200 * NSEC_PER_MSEC)
-#define ASK_LAST_NS  (3 * NSEC_PER_SEC) /* at the start, at the end and between two files */
+#define ASK_LAST_NS  (3 * NSEC_PER_SEC) /* at the start and at the end */
 #define ASK_AGAIN_NS (5 * NSEC_PER_SEC)
 
 /* Stands before each body in a queue; bodies are padded to its alignment. */
@@ -322,7 +322,7 @@ static int make_room(struct audit *a, enum audit_sync sync, size_t at)
         if (r < 0 || !e || !audit_file_is_full(&a->file, 0, line_room(e)))
                 return r;
         r = audit_file_rotate(&a->file);
-        return r < 0 ? r : write_checkpoint(a, sync, ASK_LAST_NS);
+        return r < 0 ? r : write_checkpoint(a, sync, ASK_NS);
 }
 
 /* ---- the thread */

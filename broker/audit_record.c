@@ -198,7 +198,7 @@ int audit_record_split(const char *line, size_t n, size_t *ret_n, struct audit_h
 
 int audit_hash_parse(const char *text, size_t n, struct audit_hash *ret)
 {
-        struct audit_hash hash;
+        struct audit_hash hash = {{0}};
 
         if (n != HASH_DIGITS || sha256_parse(text, hash.bytes) < 0)
                 return -EBADMSG;
