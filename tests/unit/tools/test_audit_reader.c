@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static char dir[64];
 
 static char *path_of(const char *name)
 {
-        static char paths[4][256];
+        static char paths[4][sizeof(dir) + NAME_MAX + 1];
         static unsigned next;
         char *path = paths[next++ % 4];
 
