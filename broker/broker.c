@@ -318,6 +318,7 @@ static int set_up(struct broker *b)
         file_set_free(start.files);
         if (r < 0)
                 return log_errno(r, "cannot load what the monitor gave");
+        setup_check_trust(b->loaded.setup, NULL);
         if (settings_watch_addresses(&b->addresses_fd) < 0)
                 log_warning("changes of the host's addresses cannot be followed");
         capacity_measure(&b->registry.capacity);

@@ -285,12 +285,20 @@ static int load_policies(struct setup *s, const struct file_set *files, struct y
         return 0;
 }
 
-/* A bundle that is none is as one that is not there. */
 static int load_trust(struct setup *s, const struct file_text *bundle)
 {
-        int r = s->config->inspect_enabled && bundle->n ? inspect_trust_new(bundle->text, bundle->n, &s->trust) : 0;
+        return s->config->inspect_enabled && bundle->n ? inspect_trust_new(bundle->text, bundle->n, &s->trust) : 0;
+}
 
-        return r == -ENOMEM ? r : 0;
+/* A bundle that is none is as one that is not there. */
+void setup_check_trust(struct setup *s, const struct setup *before)
+{
+        bool is_known = before && inspect_trust_is_same(s->trust, before->trust);
+
+        if (!s->trust || is_known || inspect_trust_check(s->trust) == 0)
+                return;
+        inspect_trust_unref(s->trust);
+        s->trust = NULL;
 }
 
 int setup_load(const struct file_set *files, struct setup **ret, struct yaml_error *ret_error)

@@ -45,9 +45,14 @@ struct setup {
         struct policy **policies;   /* of config->vms, by index */
         struct hostname *resolvers; /* config->dns_servers, or the system's; at least one */
         size_t resolvers_n;
-        struct inspect_trust *trust; /* NULL: nothing is intercepted, by the configuration or for want of a bundle */
+        struct inspect_trust *trust; /* NULL: nothing is intercepted, by the configuration or for want of a bundle;
+                                        not looked into before setup_check_trust() */
 };
 
 /* Pure. 0; YAML_E_INVALID with *ret_error set; -ENOMEM. */
 int setup_load(const struct file_set *files, struct setup **ret, struct yaml_error *ret_error);
 void setup_free(struct setup *s); /* takes NULL */
+
+/* Sets trust to NULL if there is no certificate in it. What before has, if it is not NULL, has been looked into: a
+ * reload cuts what it must at once, and takes no time for what has not changed. */
+void setup_check_trust(struct setup *s, const struct setup *before);

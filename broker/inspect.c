@@ -38,7 +38,7 @@ static int parse_bundle(const struct inspect_trust *trust, mbedtls_x509_crt *to)
         return r >= 0 && to->raw.p ? 0 : -EBADMSG;
 }
 
-static int check_bundle(struct inspect_trust *trust)
+int inspect_trust_check(const struct inspect_trust *trust)
 {
         mbedtls_x509_crt certificates;
         int r;
@@ -46,7 +46,7 @@ static int check_bundle(struct inspect_trust *trust)
         mbedtls_x509_crt_init(&certificates);
         r = parse_bundle(trust, &certificates);
         mbedtls_x509_crt_free(&certificates);
-        return r == 0 ? sha256_bytes(trust->pem, trust->n, trust->sha256) : r;
+        return r;
 }
 
 int inspect_trust_new(const char *pem, size_t n, struct inspect_trust **ret)
@@ -59,13 +59,18 @@ int inspect_trust_new(const char *pem, size_t n, struct inspect_trust **ret)
         trust->refs = 1;
         trust->n = n + 1;
         memcpy(trust->pem, pem, n);
-        r = check_bundle(trust);
+        r = sha256_bytes(trust->pem, trust->n, trust->sha256);
         if (r < 0) {
                 free(trust);
                 return r;
         }
         *ret = trust;
         return 0;
+}
+
+bool inspect_trust_is_same(const struct inspect_trust *a, const struct inspect_trust *b)
+{
+        return a && b && memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0;
 }
 
 struct inspect_trust *inspect_trust_ref(struct inspect_trust *trust)
@@ -85,7 +90,7 @@ void inspect_trust_unref(struct inspect_trust *trust)
 
 bool inspect_is_of(const struct inspect *i, const struct ca *ca, const struct inspect_trust *trust)
 {
-        return i->ca == ca && memcmp(i->trust->sha256, trust->sha256, sizeof(trust->sha256)) == 0;
+        return i->ca == ca && inspect_trust_is_same(i->trust, trust);
 }
 
 static int fill(struct inspect *i)

@@ -22,10 +22,14 @@ struct inspect_trust;
 
 #define INSPECT_TRUST_MAX_BYTES (4u * 1024u * 1024u) /* a distribution's bundle has 0.2 MiB */
 
-/* 0; -EBADMSG: there is no certificate in it; -EIO, -ENOMEM. */
+/* Whatever the text is. 0, -ENOTSUP, -ENOMEM. */
 int inspect_trust_new(const char *pem, size_t n, struct inspect_trust **ret);
-struct inspect_trust *inspect_trust_ref(struct inspect_trust *trust); /* takes NULL */
-void inspect_trust_unref(struct inspect_trust *trust);                /* takes NULL */
+
+/* Is there a certificate in it? Takes ten milliseconds with a distribution's bundle. 0, -EBADMSG, -ENOMEM. */
+int inspect_trust_check(const struct inspect_trust *trust);
+bool inspect_trust_is_same(const struct inspect_trust *a, const struct inspect_trust *b); /* NULL is none's same */
+struct inspect_trust *inspect_trust_ref(struct inspect_trust *trust);                     /* takes NULL */
+void inspect_trust_unref(struct inspect_trust *trust);                                    /* takes NULL */
 
 /* A CA and a trust as one worker uses them, on its thread: parsed once for all VMs that have the same. */
 struct inspect;

@@ -145,6 +145,8 @@ static int load_next(const struct registry *r, const struct setup *before, int m
         if (e == 0)
                 e = check_clashes(r, setup->config);
         if (e == 0)
+                setup_check_trust(setup, before);
+        if (e == 0)
                 e = settings_make(setup, before, ret_settings);
         file_set_free(files);
         yaml_error_done(&error);

@@ -82,6 +82,8 @@ static void test_setup_has_policies_and_the_systems_resolvers(void)
         CU_ASSERT_EQUAL_FATAL(s->resolvers_n, 2);
         CU_ASSERT_STRING_EQUAL(s->resolvers[0].text, "192.0.2.53");
         CU_ASSERT_STRING_EQUAL(s->resolvers[1].text, "2001:db8::53");
+        CU_ASSERT_PTR_NOT_NULL(s->trust);
+        setup_check_trust(s, NULL);
         CU_ASSERT_PTR_NULL(s->trust); /* and no error: what does not need it goes on */
         setup_free(s);
 }
