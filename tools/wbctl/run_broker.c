@@ -37,7 +37,7 @@ static int ask(const char *control, json_t *question)
         json_t *answer = NULL;
 
         if (!question) {
-                fprintf(stderr, "wbctl: run: no memory\n");
+                fprintf(stderr, "wbctl: no memory\n");
                 return EXIT_FAILED;
         }
 
@@ -55,7 +55,7 @@ int run_broker_add(const char *control, const struct run_broker_vm *vm)
         int r = io_read_file(vm->policy, YAML_MAX_BYTES, &policy, &n);
 
         if (r < 0) {
-                fprintf(stderr, "wbctl: run: %s: %s\n", vm->policy, strerror(-r));
+                fprintf(stderr, "wbctl: %s: %s\n", vm->policy, strerror(-r));
                 return EXIT_USAGE;
         }
         return ask(control, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:b, s:s#, s:s}", "op", "vm_add", "name",
@@ -71,10 +71,10 @@ static int add_secret(json_t *secrets, const char *given)
         int r;
 
         if (json_object_getn(secrets, given, (size_t)(equals - given))) {
-                fprintf(stderr, "wbctl: run: --secret %s: the name is there twice\n", given);
+                fprintf(stderr, "wbctl: --secret %s: the name is there twice\n", given);
                 return EXIT_USAGE;
         }
-        r = secret_file_read_base64("run: --secret", equals + 1, &text);
+        r = secret_file_read_base64("--secret", equals + 1, &text);
         if (r != 0)
                 return r;
         return json_object_setn_new(secrets, given, (size_t)(equals - given), json_string(text)) < 0 ? EXIT_FAILED : 0;
@@ -97,6 +97,11 @@ int run_broker_read_secrets(const struct option_strings *given, json_t **ret)
 int run_broker_activate(const char *control, const char *name, json_t *secrets)
 {
         return ask(control, json_pack("{s:s, s:s, s:O}", "op", "vm_activate", "name", name, "secrets", secrets));
+}
+
+int run_broker_quiesce(const char *control, const char *name)
+{
+        return ask(control, json_pack("{s:s, s:s}", "op", "vm_quiesce", "name", name));
 }
 
 void run_broker_remove(const char *control, const char *name)

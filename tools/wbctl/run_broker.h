@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What `wbctl run` asks of the broker, over its control socket. */
+/* What a VM's life (run_vm.h) asks of the broker, over its control socket. */
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -23,6 +23,7 @@ struct run_broker_vm {
 /* Each: 0, or an exit status with the reason on stderr. */
 int run_broker_add(const char *control, const struct run_broker_vm *vm);
 int run_broker_activate(const char *control, const char *name, json_t *secrets);
+int run_broker_quiesce(const char *control, const char *name);
 
 /* The files of --secret NAME=FILE, for an activation; json_decref() ends them. */
 int run_broker_read_secrets(const struct option_strings *given, json_t **ret);

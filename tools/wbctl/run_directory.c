@@ -16,6 +16,7 @@
 #include "proto/base/io.h"
 
 #define UID_FIRST         0x77620000u /* "wb": above what distributions and systemd give out, below 2^31 */
+#define CID_FIRST         3u          /* of those that a guest may have (vsock(7)) */
 #define UID_NOBODY        65534u
 #define UID_MAP_MAX_BYTES (64u * 1024u)
 #define LOG_SHOWN_MAX     (64u * 1024u)
@@ -123,20 +124,21 @@ int run_directory_make(struct run_directory *ret)
                 return -EIO;
         choose_user(&d, (uint16_t)number);
         (void)snprintf(d.name, sizeof(d.name), "run-%08" PRIx32, number);
+        (void)snprintf(d.cid, sizeof(d.cid), "%" PRIu32, CID_FIRST + (number >> 1));
 
         int r = path_of(d.path, temporary, "wb-run.XXXXXX");
 
         if (r == 0)
                 r = mkdtemp(d.path) ? 0 : -errno;
         if (r < 0) {
-                fprintf(stderr, "wbctl: run: %s: %s\n", temporary, strerror(-r));
+                fprintf(stderr, "wbctl: %s: %s\n", temporary, strerror(-r));
                 return r;
         }
         r = name_paths(&d);
         if (r == 0)
                 r = fill(&d);
         if (r < 0) {
-                fprintf(stderr, "wbctl: run: %s: %s\n", d.path, strerror(-r));
+                fprintf(stderr, "wbctl: %s: %s\n", d.path, strerror(-r));
                 run_directory_remove(&d);
                 return r;
         }

@@ -13,6 +13,7 @@
 
 struct run_directory {
         char name[32]; /* of the VM at the broker: "run-4f3a9c01" */
+        char cid[11];  /* of the guest, decimal; no two VMs need differ, for none shares a wbvsock */
         char path[RUN_PATH_BYTES];
         char vm[RUN_PATH_BYTES];     /* the VM's part */
         char vsock[RUN_PATH_BYTES];  /* wbvsock's base path for the host's side */

@@ -83,7 +83,7 @@ int run_exec(const struct run_exec *x)
         if (r == 0) {
                 r = session_exec(fd, &message.start, &session);
         } else {
-                fprintf(stderr, "wbctl: run: the VM's agent: %s\n", strerror(-(last ? last : r)));
+                fprintf(stderr, "wbctl: the VM's agent: %s\n", strerror(-(last ? last : r)));
                 r = EXIT_FAILED;
         }
         message_done(&message);

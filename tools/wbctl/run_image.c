@@ -167,7 +167,7 @@ void image_close(struct image *image)
         close_fd(image->initrd_fd);
         free(image->cmdline);
         free(image->directory);
-        *image = (struct image){.kernel_fd = -1, .initrd_fd = -1};
+        *image = IMAGE_NONE;
 }
 
 /* The builder's stdout as one line; 0, or -EPROTO when it failed (it has said why). */

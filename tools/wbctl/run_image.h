@@ -19,6 +19,8 @@ struct image {
         int initrd_fd;
 };
 
+#define IMAGE_NONE ((struct image){.kernel_fd = -1, .initrd_fd = -1})
+
 /*
  * Opens the image in a directory. 0, or a negative errno with the reason on stderr; *ret is for image_close() after 0
  * only.

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The keeper: a process between `wbctl run` and the programs of its VM. It starts them, says how each ends, and when
+ * The keeper: a process between wbctl and the programs of its VM. It starts them, says how each ends, and when
  * wbctl tells it to, or is gone however it went, it ends them all and removes the run's directory. It is in a session
  * of its own, so that a Ctrl-C at the terminal reaches wbctl alone. Is the keeper itself killed, the kernel kills the
  * programs with it (PR_SET_PDEATHSIG), and wbctl removes the directory.
@@ -20,7 +20,7 @@ enum keeper_slot {
         KEEPER_SLOTS,
 };
 
-#define KEEPER_FDS_MAX 2
+#define KEEPER_FDS_MAX 5
 
 struct keeper_program {
         char **argv;             /* NULL: this run has no such program */

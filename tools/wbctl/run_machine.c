@@ -84,6 +84,13 @@ static void add_kernel(struct argv_builder *b, const struct machine *m)
                 add(b, "%s", m->image->cmdline);
 }
 
+size_t machine_fds(const struct machine *m, int ret_fds[MACHINE_FDS_MAX])
+{
+        ret_fds[0] = m->image->kernel_fd;
+        ret_fds[1] = m->image->initrd_fd;
+        return 2;
+}
+
 int machine_argv(const struct machine *m, char ***ret_argv)
 {
         /* No device but what is asked for, and a machine without the parts that only cost boot time. */
