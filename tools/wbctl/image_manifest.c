@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/wbctl/strict_text.h"
+
 #define HEAD         "wb-image "
 #define VERSION      "1 "
 #define DIGEST_CHARS (SHA256_TEXT_BYTES - 1)
@@ -94,93 +96,31 @@ int image_manifest_add(struct image_manifest *m, const struct image_manifest_fil
 
 /* ---- from text */
 
-struct cursor {
-        const char *at;
-        const char *end;
-};
-
-static size_t left_of(const struct cursor *c)
-{
-        return (size_t)(c->end - c->at);
-}
-
-static bool take(struct cursor *c, const char *text)
-{
-        size_t n = strlen(text);
-
-        if (left_of(c) < n || memcmp(c->at, text, n) != 0)
-                return false;
-        c->at += n;
-        return true;
-}
-
-static bool take_digest(struct cursor *c, uint8_t ret[SHA256_BYTES])
-{
-        if (left_of(c) < DIGEST_CHARS || sha256_parse(c->at, ret) < 0)
-                return false;
-        c->at += DIGEST_CHARS;
-        return true;
-}
-
-static bool take_chars(struct cursor *c, bool (*is_char)(char), char *ret, size_t room)
-{
-        size_t n = 0;
-
-        while (n < left_of(c) && is_char(c->at[n]))
-                n++;
-        if (n == 0 || n >= room)
-                return false;
-        memcpy(ret, c->at, n);
-        ret[n] = '\0';
-        c->at += n;
-        return true;
-}
-
-/* One form only: no zero before another digit. */
-static bool take_size(struct cursor *c, uint64_t *ret)
-{
-        uint64_t value = 0;
-        size_t n = 0;
-
-        for (; n < left_of(c) && c->at[n] >= '0' && c->at[n] <= '9'; n++) {
-                unsigned digit = (unsigned)(c->at[n] - '0');
-
-                if ((n > 0 && value == 0) || value > ((uint64_t)INT64_MAX - digit) / 10)
-                        return false;
-                value = value * 10 + digit;
-        }
-        if (n == 0)
-                return false;
-        c->at += n;
-        *ret = value;
-        return true;
-}
-
 /* NULL, or what is wrong. */
-static const char *take_head(struct cursor *c, struct image_manifest *m)
+static const char *take_head(struct strict_text *t, struct image_manifest *m)
 {
-        if (!take(c, HEAD))
+        if (!strict_text_take(t, HEAD))
                 return "is not the manifest of an image";
-        if (!take(c, VERSION))
+        if (!strict_text_take(t, VERSION))
                 return "has another version than 1, the one that is known here";
-        if (!take(c, "name=") || !take_chars(c, is_word_char, m->name, sizeof(m->name)))
+        if (!strict_text_take(t, "name=") || !strict_text_take_chars(t, is_word_char, m->name, sizeof(m->name)))
                 return "lacks the image's name";
-        if (!take(c, " agent=") || !take_chars(c, is_word_char, m->agent, sizeof(m->agent)))
+        if (!strict_text_take(t, " agent=") || !strict_text_take_chars(t, is_word_char, m->agent, sizeof(m->agent)))
                 return "lacks the agent's version";
-        if (!take(c, " key=") || !take_digest(c, m->key))
+        if (!strict_text_take(t, " key=") || !strict_text_take_digest(t, m->key))
                 return "lacks the key's fingerprint";
-        return take(c, "\n") ? NULL : "has more than belongs there";
+        return strict_text_take(t, "\n") ? NULL : "has more than belongs there";
 }
 
-static const char *take_file(struct cursor *c, struct image_manifest *m)
+static const char *take_file(struct strict_text *t, struct image_manifest *m)
 {
         struct image_manifest_file file = {0};
 
-        if (!take_digest(c, file.digest) || !take(c, "  "))
+        if (!strict_text_take_digest(t, file.digest) || !strict_text_take(t, "  "))
                 return "does not begin with a SHA-256 and two spaces";
-        if (!take_size(c, &file.bytes) || !take(c, "  "))
+        if (!strict_text_take_number(t, 0, INT64_MAX, &file.bytes) || !strict_text_take(t, "  "))
                 return "has no size with two spaces behind it";
-        if (!take_chars(c, is_file_char, file.name, sizeof(file.name)) || !take(c, "\n") ||
+        if (!strict_text_take_chars(t, is_file_char, file.name, sizeof(file.name)) || !strict_text_take(t, "\n") ||
                 !image_manifest_is_file(file.name))
                 return "has no file's name, or more than that";
         if (m->files_n == IMAGE_MANIFEST_FILES_MAX)
@@ -205,14 +145,14 @@ static const char *check_required(const struct image_manifest *m)
 int image_manifest_parse(const char *text, size_t n, struct image_manifest *ret, struct image_manifest_error *ret_error)
 {
         struct image_manifest m = {0};
-        struct cursor c = {.at = text, .end = text + n};
+        struct strict_text t = {.at = text, .end = text + n};
         bool fits = n <= IMAGE_MANIFEST_MAX_BYTES;
         size_t line = fits ? 1 : 0;
-        const char *reason = fits ? take_head(&c, &m) : "is too large";
+        const char *reason = fits ? take_head(&t, &m) : "is too large";
 
-        while (!reason && left_of(&c) > 0) {
+        while (!reason && strict_text_left(&t) > 0) {
                 line++;
-                reason = take_file(&c, &m);
+                reason = take_file(&t, &m);
         }
         if (!reason) {
                 line = 0;
