@@ -14,123 +14,12 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
-import unittest
 
-SKIPPED = 77
-TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-WORK = "/dev/shm" if os.path.isdir("/dev/shm") else "/mnt"
-PATIENCE_S = 120
+import world
+from world import PATIENCE_S, TOP, WORK, SystemTest, processes, wait_until, write
+
 FIRST_EXEC_MOST_S = 15
-
-POLICY = """\
-version: 1
-network: allowlist_domain
-egress_rules:
-  - pattern: "*.example.org"
-    ports: [443]
-  - pattern: denied.example.org
-    action: deny
-  - pattern: get.example.org
-    ports: [80]
-    http_methods: [GET]
-"""
-
-
-def write(path, text):
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
-    return path
-
-
-def wait_until(condition, what, seconds=PATIENCE_S):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"gave up waiting for {what}")
-        time.sleep(0.02)
-
-
-def processes():
-    """What there is in this pid namespace; not the dead whose parent has gone before them: we are their init, and reap nobody."""
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
-                stat = f.read()
-        except OSError:
-            continue
-        state, parent = stat.rpartition(")")[2].split()[:2]
-        if (state, parent) != ("Z", "1"):
-            found[int(pid)] = stat
-    return found
-
-
-class World:
-    """The internet, the image, the broker: made once."""
-
-    def __init__(self):
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", WORK], check=True)
-        self.tmp = f"{WORK}/tmp"
-        self.run = f"{WORK}/broker"
-        self.image = f"{WORK}/image"
-        self.control = f"{self.run}/control.sock"
-        os.makedirs(self.tmp)
-        os.makedirs(f"{WORK}/internet")
-        os.environ["TMPDIR"] = self.tmp
-        # The images are the test's own; the kernel was fetched while there was a network.
-        os.makedirs(f"{WORK}/cache/wb")
-        os.symlink(os.path.dirname(os.environ["WB_SYSTEM_TEST_KERNEL"]), f"{WORK}/cache/wb/kernel")
-        os.environ["XDG_CACHE_HOME"] = f"{WORK}/cache"
-        subprocess.run([f"{TOP}/tests/support/internet", f"{WORK}/internet", "allowed.example.org", "denied.example.org",
-                        "inside.example.org"], check=True)
-        self.ca = f"{WORK}/internet/ca.pem"
-        self.policy = write(f"{WORK}/policy.yaml", POLICY)
-        self.image_key = f"{WORK}/image.key"
-        subprocess.run([f"{BIN}/wbctl", "image", "sign", "--new-key", self.image_key], check=True)
-        subprocess.run([f"{BIN}/wbctl", "image", "build", "--ca", self.ca, "--out", self.image, "--sign", self.image_key],
-                       check=True, stdout=subprocess.DEVNULL)
-        self.kvm = self.wbctl("run", "--image", self.image, "--", "true").returncode == 0
-        self.start_broker()
-
-    def start_broker(self):
-        config = write(f"{WORK}/broker.yaml",
-                       f"state_dir: {WORK}/state\nrun_dir: {self.run}\naudit: {{dir: {WORK}/audit, sync: none}}\n"
-                       f"dns: {{servers: [5.5.5.53]}}\nuser: nobody\n"
-                       f"isolation: {{trust_declared: {'false' if self.kvm else 'true'}}}\n")
-        with open(f"{WORK}/broker.log", "wb") as log:
-            self.broker = subprocess.Popen([f"{BIN}/wbbroker", "--config", config], stderr=log)
-        wait_until(lambda: os.path.exists(self.control) or self.broker.poll() is not None, "the broker's control socket", 30)
-        if self.broker.poll() is not None:
-            sys.exit("the broker ended: " + open(f"{WORK}/broker.log", encoding="utf-8").read())
-
-    def wbctl(self, *arguments, stdin=b"", timeout=PATIENCE_S):
-        return subprocess.run([f"{BIN}/wbctl", *arguments], input=stdin, capture_output=True, timeout=timeout, check=False)
-
-    def run_arguments(self, *arguments, policy=True):
-        given = ["run", "--socket", self.control, "--image", self.image]
-        if not self.kvm:
-            given.append("--allow-unverified")
-        if policy:
-            given += ["--policy", self.policy]
-        return given + list(arguments)
-
-    def run_vm(self, *arguments, policy=True, **more):
-        return self.wbctl(*self.run_arguments(*arguments, policy=policy), **more)
-
-    def audit(self):
-        with open(f"{WORK}/audit/audit.log", encoding="utf-8") as f:
-            return [json.loads(line) for line in f]
-
-
-class SystemTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.world = world
-
-    def assert_exit(self, done, status):
-        self.assertEqual(done.returncode, status, f"\nstdout: {done.stdout!r}\nstderr: {done.stderr!r}")
 
 
 class Egress(SystemTest):
@@ -157,7 +46,7 @@ class Egress(SystemTest):
     def ask(cls):
         script = "".join(f"echo '<{name}>'; cut -d' ' -f1 /proc/uptime; {{ {command}; }} 2>&1; echo \"[exit $?]\"; cut -d' ' -f1 /proc/uptime\n"
                          for name, command in cls.QUESTIONS.items())
-        done = world.run_vm("--image-key", f"{world.image_key}.pub", "--", "sh", stdin=script.encode())
+        done = cls.world.run_vm("--image-key", f"{cls.world.image_key}.pub", "--", "sh", stdin=script.encode())
         received = time.time()
         text = done.stdout.decode(errors="replace")
         answers, took = {}, {}
@@ -175,10 +64,10 @@ class Egress(SystemTest):
 
     def test_an_image_that_was_altered_does_not_boot(self):
         altered = f"{WORK}/altered"
-        shutil.copytree(world.image, altered)
+        shutil.copytree(self.world.image, altered)
         with open(f"{altered}/initrd", "ab") as f:
             f.write(b"more")
-        done = world.run_vm("--image", altered, "--image-key", f"{world.image_key}.pub", "--", "true")
+        done = self.world.run_vm("--image", altered, "--image-key", f"{self.world.image_key}.pub", "--", "true")
         self.assert_exit(done, 125)
         self.assertIn(b"initrd: altered", done.stderr)
 
@@ -228,7 +117,7 @@ class Egress(SystemTest):
         self.assertNotIn("[exit 0]", self.answers["direct"])
 
     def test_two_boots_have_different_randomness(self):
-        other = world.run_vm("--", "od", "-An", "-tx1", "-N32", "/dev/urandom")
+        other = self.world.run_vm("--", "od", "-An", "-tx1", "-N32", "/dev/urandom")
         self.assert_exit(other, 0)
         mine = self.answers["random"].split("[")[0].split()
         self.assertEqual(len(mine), 32)
@@ -251,7 +140,7 @@ class Egress(SystemTest):
         def has(**fields):
             return any(all(record.get(k) == v for k, v in fields.items()) for record in records)
 
-        records = world.audit()
+        records = self.world.audit()
         self.assertEqual([r["seq"] for r in records], list(range(records[0]["seq"], records[0]["seq"] + len(records))))
         self.assertTrue(has(event="egress_open", host="allowed.example.org", port=443, addr="5.5.5.2"))
         self.assertTrue(has(event="egress_deny", host="denied.example.org", reason="deny_rule"))
@@ -263,7 +152,7 @@ class Egress(SystemTest):
         self.assertTrue(has(event="vm_add") and has(event="vm_rm"))
 
     def test_the_audit_is_shown_as_a_table(self):
-        done = world.wbctl("audit", "tail", "--dir", f"{WORK}/audit", "-n", "1000")
+        done = self.world.wbctl("audit", "tail", "--dir", f"{WORK}/audit", "-n", "1000")
         self.assert_exit(done, 0)
         self.assertRegex(done.stdout.decode(), r"(?m)^.*deny_rule +denied\.example\.org:443 .*$")
 
@@ -274,36 +163,36 @@ class Command(SystemTest):
     def test_streams_status_environment_and_secret(self):
         data = hashlib.sha256(b"seed").digest() * 32768
         secret = write(f"{WORK}/secret", "a secret value")
-        done = world.run_vm("--env", "WORD=as given", "--secret", f"TOKEN={secret}", "--", "sh", "-c",
+        done = self.world.run_vm("--env", "WORD=as given", "--secret", f"TOKEN={secret}", "--", "sh", "-c",
                             'printf "%s|" "$WORD" "$(cat "$TOKEN_FILE")" >&2; sha256sum; exit 7', stdin=data)
         self.assert_exit(done, 7)
         self.assertEqual(done.stdout.split()[0].decode(), hashlib.sha256(data).hexdigest())
         self.assertEqual(done.stderr, b"as given|a secret value|")
 
     def test_a_signal_in_the_guest(self):
-        self.assert_exit(world.run_vm("--", "sh", "-c", "kill -9 $$"), 128 + signal.SIGKILL)
+        self.assert_exit(self.world.run_vm("--", "sh", "-c", "kill -9 $$"), 128 + signal.SIGKILL)
 
     def test_timeout(self):
-        self.assert_exit(world.run_vm("--timeout", "500ms", "--", "sleep", "100"), 124)
+        self.assert_exit(self.world.run_vm("--timeout", "500ms", "--", "sleep", "100"), 124)
 
     def test_not_found(self):
-        self.assert_exit(world.run_vm("--", "/no/such/program"), 127)
+        self.assert_exit(self.world.run_vm("--", "/no/such/program"), 127)
 
     def test_without_a_policy_there_is_no_network(self):
-        done = world.run_vm("--", "curl", "-sSi", "https://allowed.example.org/", policy=False)
+        done = self.world.run_vm("--", "curl", "-sSi", "https://allowed.example.org/", policy=False)
         self.assertIn(b'details="network_none"', done.stdout)
 
     def test_a_broker_of_its_own_where_none_runs(self):
-        given = [a for a in world.run_arguments("--", "echo", "alone") if a not in ("--socket", world.control)]
-        done = world.wbctl(*given)
+        given = [a for a in self.world.run_arguments("--", "echo", "alone") if a not in ("--socket", self.world.control)]
+        done = self.world.wbctl(*given)
         self.assert_exit(done, 0)
         self.assertEqual(done.stdout, b"alone\n")
-        self.assertEqual(os.listdir(world.tmp), [])
+        self.assertEqual(os.listdir(self.world.tmp), [])
 
     def test_software_emulation_is_refused_unless_allowed(self):
-        if world.kvm:
+        if self.world.kvm:
             self.skipTest("KVM is usable")
-        done = world.wbctl("run", "--image", world.image, "--", "true")
+        done = self.world.wbctl("run", "--image", self.world.image, "--", "true")
         self.assert_exit(done, 125)
         self.assertIn(b"--allow-unverified", done.stderr)
 
@@ -312,24 +201,24 @@ class Command(SystemTest):
                           ["--secret", "X", "--", "true"], ["--secret", "X=/no/such/file", "--", "true"], ["--nonsense"],
                           ["--policy", "/no/such/file", "--", "true"]):
             with self.subTest(arguments=arguments):
-                done = world.wbctl("run", "--allow-unverified", *arguments)
+                done = self.world.wbctl("run", "--allow-unverified", *arguments)
                 self.assert_exit(done, 2)
                 self.assertNotEqual(done.stderr, b"")
 
     def test_an_image_that_is_not_there(self):
-        done = world.wbctl("run", "--allow-unverified", "--image", "/no/such/image", "--", "true")
+        done = self.world.wbctl("run", "--allow-unverified", "--image", "/no/such/image", "--", "true")
         self.assert_exit(done, 125)
         self.assertIn(b"/no/such/image", done.stderr)
 
     def test_a_broker_that_is_not_there(self):
-        done = world.wbctl("run", "--allow-unverified", "--image", world.image, "--socket", "/no/such/socket", "--", "true")
+        done = self.world.wbctl("run", "--allow-unverified", "--image", self.world.image, "--socket", "/no/such/socket", "--", "true")
         self.assert_exit(done, 125)
         self.assertIn(b"/no/such/socket", done.stderr)
-        self.assertEqual(os.listdir(world.tmp), [])
+        self.assertEqual(os.listdir(self.world.tmp), [])
 
     def test_an_invalid_policy_is_told_with_its_place(self):
         policy = write(f"{WORK}/bad.yaml", "version: 1\nnetwork: everything\n")
-        done = world.wbctl("run", "--allow-unverified", "--policy", policy, "--", "true")
+        done = self.world.wbctl("run", "--allow-unverified", "--policy", policy, "--", "true")
         self.assert_exit(done, 2)
         self.assertIn(f"{policy}:2:10: ".encode(), done.stderr)
 
@@ -337,10 +226,10 @@ class Command(SystemTest):
         broken = f"{WORK}/broken"
         os.makedirs(broken)
         for name in ("kernel", "cmdline"):
-            os.symlink(f"{world.image}/{name}", f"{broken}/{name}")
+            os.symlink(f"{self.world.image}/{name}", f"{broken}/{name}")
         write(f"{broken}/initrd", "")
-        given = [broken if a == world.image else a for a in world.run_arguments("--", "true")]
-        done = world.wbctl(*given)
+        given = [broken if a == self.world.image else a for a in self.world.run_arguments("--", "true")]
+        done = self.world.wbctl(*given)
         self.assert_exit(done, 125)
         self.assertIn(b"QEMU ended", done.stderr)
         self.assertIn(b"Kernel panic", done.stderr)
@@ -353,7 +242,7 @@ class Leftovers(SystemTest):
         self.before = set(processes())
 
     def start(self, *command):
-        return subprocess.Popen([f"{BIN}/wbctl", *world.run_arguments("--", *command)], stdin=subprocess.PIPE,
+        return subprocess.Popen([f"{self.world.bin}/wbctl", *self.world.run_arguments("--", *command)], stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 
     def start_and_await_boot(self):
@@ -370,9 +259,9 @@ class Leftovers(SystemTest):
     def assert_nothing_left(self, run, within):
         run.communicate(timeout=PATIENCE_S)
         # After kill -9 the keeper ends a moment later than wbctl; those it ended are reaped by the init of the namespace.
-        wait_until(lambda: not os.listdir(world.tmp), "the run's directory to go", within)
+        wait_until(lambda: not os.listdir(self.world.tmp), "the run's directory to go", within)
         wait_until(lambda: set(processes()) <= self.before, "the run's processes to go", within)
-        listed = world.wbctl("vm", "ls", "--socket", world.control, "--json")
+        listed = self.world.wbctl("vm", "ls", "--socket", self.world.control, "--json")
         self.assert_exit(listed, 0)
         self.assertEqual(json.loads(listed.stdout)["vms"], [])
 
@@ -418,10 +307,10 @@ class BootTime(SystemTest):
         taken = []
         for _ in range(3):
             start = time.monotonic()
-            with subprocess.Popen([f"{BIN}/wbctl", *world.run_arguments("--", "echo", "up")], stdout=subprocess.PIPE) as run:
+            with subprocess.Popen([f"{self.world.bin}/wbctl", *self.world.run_arguments("--", "echo", "up")], stdout=subprocess.PIPE) as run:
                 self.assertEqual(run.stdout.readline(), b"up\n")
                 taken.append(time.monotonic() - start)
-        print(f"\nboot to first exec: {sorted(taken)[1]:.1f} s (median of 3, {'KVM' if world.kvm else 'software emulation'})")
+        print(f"\nboot to first exec: {sorted(taken)[1]:.1f} s (median of 3, {'KVM' if self.world.kvm else 'software emulation'})")
         self.assertLessEqual(sorted(taken)[1], FIRST_EXEC_MOST_S)
 
 
@@ -457,7 +346,7 @@ class WithoutAgent(SystemTest):
         os.makedirs(vm)
         os.chown(vm, 65534, 65534)
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        device = subprocess.Popen(as_nobody + [f"{BIN}/wbvsock", "--socket", f"{vm}/device", "--uds", f"{vm}/vsock", "--cid", "3"])
+        device = subprocess.Popen(as_nobody + [f"{self.world.bin}/wbvsock", "--socket", f"{vm}/device", "--uds", f"{vm}/vsock", "--cid", "3"])
         wait_until(lambda: os.path.exists(f"{vm}/device"), "wbvsock", 10)
         with open(f"{image}/cmdline", encoding="utf-8") as f:
             cmdline = f.read().strip()
@@ -467,8 +356,8 @@ class WithoutAgent(SystemTest):
             "-chardev", f"socket,id=vsock,path={vm}/device", "-device", "vhost-user-vsock-pci,chardev=vsock",
             "-kernel", f"{image}/kernel", "-initrd", f"{image}/initrd", "-append", cmdline, "-serial", f"file:{vm}/console"])
         try:
-            added = world.wbctl("vm", "add", "bare", "--socket", world.control, "--backend", "qemu", "--transport", "hybrid", "--path",
-                                f"{vm}/vsock", "--pid", str(machine.pid), "--no-agent", "--policy", world.policy)
+            added = self.world.wbctl("vm", "add", "bare", "--socket", self.world.control, "--backend", "qemu", "--transport", "hybrid", "--path",
+                                f"{vm}/vsock", "--pid", str(machine.pid), "--no-agent", "--policy", self.world.policy)
             self.assert_exit(added, 0)
             machine.wait(PATIENCE_S)
             with open(f"{vm}/console", encoding="utf-8", errors="replace") as f:
@@ -477,7 +366,7 @@ class WithoutAgent(SystemTest):
             self.assertRegex(console, r'DENIED <.*403.*details="deny_rule".*>')
             self.assertIn("SOCKS <Hello from allowed.example.org.>", console)
             # The end of its process takes the VM out of the broker.
-            wait_until(lambda: b"bare" not in world.wbctl("vm", "ls", "--socket", world.control).stdout, "the VM's end", 10)
+            wait_until(lambda: b"bare" not in self.world.wbctl("vm", "ls", "--socket", self.world.control).stdout, "the VM's end", 10)
         finally:
             machine.kill()
             device.kill()
@@ -485,25 +374,5 @@ class WithoutAgent(SystemTest):
             device.wait()
 
 
-def main():
-    global BIN, world
-    if os.geteuid() != 0:
-        print("skipped: wants root for its namespaces")
-        sys.exit(SKIPPED)
-    if "WB_SYSTEM_TEST_KERNEL" not in os.environ:
-        fetched = subprocess.run([f"{TOP}/images/microvm/build", "--fetch"], check=True, stdout=subprocess.PIPE, text=True)
-        os.environ["WB_SYSTEM_TEST_KERNEL"] = fetched.stdout.strip()
-        os.execvp("unshare", ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", sys.executable,
-                              os.path.abspath(__file__), *sys.argv[1:]])
-    BIN = os.path.abspath(sys.argv[1])
-    world = World()
-    result = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2, exit=False).result
-    # A test that is init of its namespace must not leave the broker's last words behind unread when something failed.
-    if not result.wasSuccessful():
-        with open(f"{WORK}/broker.log", encoding="utf-8", errors="replace") as f:
-            print("---- the broker's log", f.read()[-8000:], sep="\n")
-    sys.exit(0 if result.wasSuccessful() else 1)
-
-
 if __name__ == "__main__":
-    main()
+    world.main()
