@@ -32,6 +32,7 @@ int command_resize(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_secret(int argc, char **argv);
 int command_shutdown(int argc, char **argv);
+int command_snapshot(int argc, char **argv);
 int command_sync(int argc, char **argv);
 int command_top(int argc, char **argv);
 int command_vm(int argc, char **argv);

@@ -24,6 +24,7 @@ static const struct command commands[] = {
         {"run", "run a command in a VM of its own", command_run},
         {"secret", "a VM's secrets, at its broker or in its guest: put, rm, ls", command_secret},
         {"shutdown", "end a guest", command_shutdown},
+        {"snapshot", "save a VM, and run commands in clones of it", command_snapshot},
         {"sync", "write a guest's files to its disks", command_sync},
         {"top", "watch the VMs of a running broker", command_top},
         {"vm", "the VMs of a running broker", command_vm},

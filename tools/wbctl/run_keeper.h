@@ -20,7 +20,7 @@ enum keeper_slot {
         KEEPER_SLOTS,
 };
 
-#define KEEPER_FDS_MAX 5
+#define KEEPER_FDS_MAX 4
 
 struct keeper_program {
         char **argv;             /* NULL: this run has no such program */

@@ -8,12 +8,14 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <x86intrin.h>
 #endif
 
 #include "proto/base/clock.h"
 
 #define QEMU          "qemu-system-x86_64"
+#define VSOCK         MACHINE_VSOCK_DRIVER ",chardev=" MACHINE_VSOCK_CHARDEV
 #define TSC_SAMPLE_NS (10 * NSEC_PER_MSEC)
 
 /*
@@ -84,11 +86,46 @@ static void add_kernel(struct argv_builder *b, const struct machine *m)
                 add(b, "%s", m->image->cmdline);
 }
 
-size_t machine_fds(const struct machine *m, int ret_fds[MACHINE_FDS_MAX])
+/* Shared, so that wbvsock can reach the queues. */
+static void add_memory(struct argv_builder *b, const struct machine *m)
 {
-        ret_fds[0] = m->image->kernel_fd;
-        ret_fds[1] = m->image->initrd_fd;
-        return 2;
+        unsigned long long mib = m->memory_bytes / MACHINE_MEMORY_UNIT_BYTES;
+
+        add(b, "-m");
+        add(b, "%lluM", mib);
+        add(b, "-object");
+        if (m->memory_fd < 0)
+                add(b, "memory-backend-memfd,id=memory,share=on,size=%lluM", mib);
+        else
+                add(b, "memory-backend-file,id=memory,share=on,size=%lluM,mem-path=/proc/self/fd/%d", mib,
+                        m->memory_fd);
+}
+
+/* Behind a port of its own the device can be plugged and unplugged. */
+static void add_devices(struct argv_builder *b, const struct machine *m)
+{
+        add(b, "-chardev");
+        add(b, "socket,id=" MACHINE_VSOCK_CHARDEV ",path=%s", m->vsock_path);
+        if (m->monitor_fd < 0) {
+                add(b, "-device");
+                add(b, VSOCK);
+                return;
+        }
+        add(b, "-chardev");
+        add(b, "socket,id=monitor,fd=%d", m->monitor_fd);
+        add(b, "-mon");
+        add(b, "chardev=monitor,mode=control");
+        add(b, "-device");
+        add(b, "pcie-root-port,id=" MACHINE_VSOCK_BUS ",chassis=1,slot=1");
+        if (m->image) {
+                add(b, "-device");
+                add(b, VSOCK ",id=" MACHINE_VSOCK_ID ",bus=" MACHINE_VSOCK_BUS);
+        }
+}
+
+const char *machine_cpu(bool kvm)
+{
+        return kvm ? "host" : "max";
 }
 
 int machine_argv(const struct machine *m, char ***ret_argv)
@@ -97,26 +134,24 @@ int machine_argv(const struct machine *m, char ***ret_argv)
         static const char *const fixed[] = {QEMU, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
                 "-monitor", "none", "-nic", "none", "-sandbox",
                 "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny", NULL};
-        static const char *const vsock[] = {"-device", "vhost-user-vsock-pci,chardev=vsock", NULL};
+        static const char *const waiting[] = {"-incoming", "defer", "-S", NULL};
         struct argv_builder b = {0};
 
         add_words(&b, fixed);
         add(&b, "-machine");
-        add(&b, "q35,sata=off,smbus=off,usb=off,vmport=off,memory-backend=memory,accel=%s", m->kvm ? "kvm" : "tcg");
+        add(&b, MACHINE_TYPE ",memory-backend=memory,accel=%s", m->kvm ? "kvm" : "tcg");
         add(&b, "-cpu");
-        add(&b, "%s", m->kvm ? "host" : "max");
+        add(&b, "%s", machine_cpu(m->kvm));
         add(&b, "-smp");
         add(&b, "%llu", (unsigned long long)m->cpus);
-        add(&b, "-m");
-        add(&b, "%lluM", (unsigned long long)(m->memory_bytes >> 20));
-        add(&b, "-object"); /* shared, so that wbvsock can reach the queues */
-        add(&b, "memory-backend-memfd,id=memory,share=on,size=%lluM", (unsigned long long)(m->memory_bytes >> 20));
-        add(&b, "-chardev");
-        add(&b, "socket,id=vsock,path=%s", m->vsock_path);
-        add_words(&b, vsock);
+        add_memory(&b, m);
+        add_devices(&b, m);
         add(&b, "-serial");
         add(&b, "file:%s", m->console_path);
-        add_kernel(&b, m);
+        if (m->image)
+                add_kernel(&b, m);
+        else
+                add_words(&b, waiting);
         if (b.error) {
                 machine_free_argv(b.argv);
                 return b.error;
@@ -130,4 +165,41 @@ void machine_free_argv(char **argv)
         for (size_t i = 0; argv && argv[i]; i++)
                 free(argv[i]);
         free(argv);
+}
+
+size_t machine_fds(const struct machine *m, int ret_fds[MACHINE_FDS_MAX])
+{
+        const int fds[MACHINE_FDS_MAX] = {
+                m->image ? m->image->kernel_fd : -1, m->image ? m->image->initrd_fd : -1, m->monitor_fd, m->memory_fd};
+        size_t n = 0;
+
+        for (size_t i = 0; i < MACHINE_FDS_MAX; i++)
+                if (fds[i] >= 0)
+                        ret_fds[n++] = fds[i];
+        return n;
+}
+
+void machine_processor(char ret_text[MACHINE_PROCESSOR_BYTES])
+{
+        char text[MACHINE_PROCESSOR_BYTES] = "unknown";
+        char *start = text;
+        size_t n;
+
+#if defined(__x86_64__)
+        for (unsigned leaf = 0; leaf < 3; leaf++) {
+                unsigned words[4];
+
+                if (!__get_cpuid(0x80000002u + leaf, &words[0], &words[1], &words[2], &words[3]))
+                        break;
+                memcpy(text + leaf * sizeof(words), words, sizeof(words));
+        }
+#endif
+        for (char *c = text; *c; c++)
+                if (*c < ' ' || *c > '~')
+                        *c = '?';
+        start += strspn(start, " ");
+        n = strlen(start);
+        while (n > 0 && start[n - 1] == ' ')
+                n--;
+        (void)snprintf(ret_text, MACHINE_PROCESSOR_BYTES, "%.*s", (int)n, n > 0 ? start : "unknown");
 }
