@@ -4,12 +4,15 @@
 #include "tools/wbctl/audit_command.h"
 #include "tools/wbctl/command.h"
 
-static const struct command commands[] = {
-        {"query", "the records that were looked for", audit_query},
-        {"replay", "what another policy would have decided", audit_replay},
-        {"report", "an HTML page", audit_report},
-        {"tail", "the last records, and those to come", audit_tail},
-        {"verify", "is the log whole and unaltered?", audit_verify},
+static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+} commands[] = {
+        {"query", audit_query},
+        {"replay", audit_replay},
+        {"report", audit_report},
+        {"tail", audit_tail},
+        {"verify", audit_verify},
 };
 
 static const struct option_table table = {
@@ -24,11 +27,17 @@ int command_audit(int argc, char **argv)
         bool none = false;
         size_t rest_n;
         char **rest;
+        int r;
 
         for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++)
                 if (strcmp(argv[1], commands[i].name) == 0)
                         return commands[i].run(argc - 1, argv + 1);
-        if (options_parse(&table, argc, argv, &none, &rest, &rest_n) == OPTIONS_E_HELP)
+        r = options_parse(&table, argc, argv, &none, &rest, &rest_n);
+        if (r == OPTIONS_E_HELP)
                 return 0;
-        return options_usage_error(&table, "the command is verify, tail, query, replay or report");
+        if (r == 0)
+                (void)options_usage_error(&table,
+                        rest_n ? "'%s' is no command of audit" : "verify, tail, query, replay or report is wanted%s",
+                        rest_n ? rest[0] : "");
+        return EXIT_USAGE;
 }

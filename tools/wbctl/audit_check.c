@@ -81,7 +81,7 @@ static void find(struct audit_check *c, enum finding_kind kind, const char *form
 
 static void find(struct audit_check *c, enum finding_kind kind, const char *format, ...)
 {
-        struct finding f = {.kind = kind, .file = c->file ? c->file : "", .line = c->text ? c->text->line : 0};
+        struct finding f = {.kind = kind, .file = c->file ? c->file : "the log", .line = c->text ? c->text->line : 0};
         va_list ap;
 
         va_start(ap, format);

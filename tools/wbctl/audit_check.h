@@ -38,8 +38,8 @@ const char *finding_name(enum finding_kind kind); /* "altered" */
 
 struct finding {
         enum finding_kind kind;
-        const char *file;
-        uint64_t line; /* 0: of the log as a whole, or of the file's end */
+        const char *file; /* "the log" where no line of any was read */
+        uint64_t line;    /* 0: of the log as a whole, or of the file's end */
         char text[FINDING_TEXT_BYTES];
 };
 
