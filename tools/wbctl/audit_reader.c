@@ -82,6 +82,17 @@ size_t audit_reader_files_n(const struct audit_reader *r)
         return r->files_n;
 }
 
+/* What stands in a log's directory, whoever put it there: a file, or it is not read. */
+static int open_regular(const char *path)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        struct stat st;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        return S_ISREG(st.st_mode) ? steal_fd(&fd) : -EINVAL;
+}
+
 /* fd may be -1; it is the reader's. */
 static int add_file(struct audit_reader *r, const char *dir, const char *name, int fd)
 {
@@ -130,9 +141,9 @@ int audit_reader_open_dir(const char *dir, struct audit_reader **ret)
                 path = NULL;
                 return -ENOMEM;
         }
-        log_fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (log_fd < 0 && errno != ENOENT)
-                return -errno;
+        log_fd = open_regular(path);
+        if (log_fd < 0 && log_fd != -ENOENT)
+                return log_fd;
         n = scandir(dir, &names, is_rotated, alphasort); /* digits of one width: their order is the records' */
         if (n < 0)
                 return -errno;
@@ -216,9 +227,9 @@ static ssize_t fill(struct audit_reader *r)
         ssize_t n;
 
         if (f->fd < 0)
-                f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+                f->fd = open_regular(f->path);
         if (f->fd < 0)
-                return -errno;
+                return f->fd;
         if (r->begin > 0) {
                 memmove(r->buffer, r->buffer + r->begin, r->end - r->begin);
                 r->end -= r->begin;

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +145,23 @@ static void test_files_by_their_first_record(void)
         empty_dir();
 }
 
+static void test_what_is_no_file(void)
+{
+        struct audit_reader *r = NULL;
+        struct audit_text t = {0};
+
+        CU_ASSERT_EQUAL(mkfifo(path_of("audit.log"), 0600), 0);
+        CU_ASSERT_EQUAL(audit_reader_open_dir(dir, &r), -EINVAL);
+        CU_ASSERT_EQUAL(unlink(path_of("audit.log")), 0);
+        CU_ASSERT_EQUAL(symlink("/dev/zero", path_of(ROTATED("01"))), 0);
+        CU_ASSERT_EQUAL_FATAL(audit_reader_open_dir(dir, &r), 0);
+        CU_ASSERT_EQUAL(audit_reader_next(r, &t), -EINVAL);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(t.file);
+        CU_ASSERT_STRING_EQUAL(strrchr(t.file, '/') + 1, ROTATED("01"));
+        audit_reader_free(r);
+        empty_dir();
+}
+
 static void test_torn(void)
 {
         write_file(ROTATED("01"), "a\nb");
@@ -234,6 +251,7 @@ int main(void)
                 {"files in order", test_files_in_order},
                 {"rotation meanwhile", test_rotation_meanwhile},
                 {"files by their first record", test_files_by_their_first_record},
+                {"what is no file", test_what_is_no_file},
                 {"torn", test_torn},
                 {"half a write", test_half_a_write},
                 {"long lines", test_long_lines},
