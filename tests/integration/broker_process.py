@@ -531,7 +531,7 @@ class Control(Case):
         self.assertEqual(tunnels[3].recv(10), b"x")
         self.assertEqual(self.control(op="vm_show", name="a")["vm"]["state"], "revoked")
         self.assertEqual(self.control(op="vm_show", name="b")["vm"]["state"], "open")
-        revoked = [r for r in self.records() if r["event"] == "revoke"]
+        revoked = until(lambda: [r for r in self.records() if r["event"] == "revoke"])
         self.assertEqual([(r["vm"], r["reason"], r["detail"]) for r in revoked], [("a", "revoked", "policy expired")])
         self.assertTrue(self.control(op="vm_add", name="c", backend="runc", transport="unix", path=self.dir + "/vm/c", agent=False,
                                      policy=policy, for_ms=100)["ok"])
