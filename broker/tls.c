@@ -12,6 +12,7 @@
 #include <mbedtls/version.h>
 
 #include "broker/crypto.h"
+#include "broker/handshake_join.h"
 
 /* What one call may read of the socket: a peer that sends alerts or empty records without end does not keep the worker
  * from the others. More than a record, so that each call can get somewhere. */
@@ -31,10 +32,12 @@ struct tls {
         enum tls_state state;
         int fd;
         struct budget *budget;
-        struct buffer early; /* tls_give() */
-        size_t turn_bytes;   /* that this call may still read */
-        size_t retry_bytes;  /* of a record that is written and not all sent: the next write must be the same */
-        bool unsent;         /* mbedTLS waits for the socket to be writable */
+        struct buffer early; /* tls_give(), or what join made */
+        struct handshake_join join;
+        bool joins;         /* until a server's handshake is encrypted */
+        size_t turn_bytes;  /* that this call may still read */
+        size_t retry_bytes; /* of a record that is written and not all sent: the next write must be the same */
+        bool unsent;        /* mbedTLS waits for the socket to be writable */
         struct hostname server;
         char fault[160];
 };
@@ -92,18 +95,10 @@ int tls_configure_client(mbedtls_ssl_config *config, mbedtls_x509_crt *trusted)
 
 /* ---- the socket below */
 
-static int receive(void *userdata, unsigned char *to, size_t n)
+static int receive_raw(struct tls *t, unsigned char *to, size_t n)
 {
-        struct tls *t = userdata;
-        size_t early = buffer_used(&t->early);
         ssize_t got;
 
-        if (early) {
-                n = n < early ? n : early;
-                memcpy(to, buffer_data(&t->early), n);
-                buffer_consume(&t->early, n);
-                return (int)n;
-        }
         if (!t->turn_bytes)
                 return MBEDTLS_ERR_SSL_WANT_READ;
         if (n > t->turn_bytes)
@@ -115,6 +110,42 @@ static int receive(void *userdata, unsigned char *to, size_t n)
                 return errno == EAGAIN ? MBEDTLS_ERR_SSL_WANT_READ : MBEDTLS_ERR_NET_CONN_RESET;
         t->turn_bytes -= (size_t)got;
         return (int)got;
+}
+
+static int receive_early(struct tls *t, unsigned char *to, size_t n)
+{
+        size_t early = buffer_used(&t->early);
+
+        n = n < early ? n : early;
+        memcpy(to, buffer_data(&t->early), n);
+        buffer_consume(&t->early, n);
+        return (int)n;
+}
+
+static int receive_joined(struct tls *t, unsigned char *to, size_t n)
+{
+        uint8_t bytes[4096];
+
+        while (!buffer_used(&t->early)) {
+                int got = receive_raw(t, bytes, sizeof(bytes)), r;
+
+                if (got <= 0)
+                        return got;
+                r = handshake_join_feed(&t->join, bytes, (size_t)got, &t->early);
+                if (r < 0)
+                        return r == -EPROTO ? MBEDTLS_ERR_SSL_INVALID_RECORD : MBEDTLS_ERR_SSL_ALLOC_FAILED;
+                t->joins = !t->join.over;
+        }
+        return receive_early(t, to, n);
+}
+
+static int receive(void *userdata, unsigned char *to, size_t n)
+{
+        struct tls *t = userdata;
+
+        if (buffer_used(&t->early))
+                return receive_early(t, to, n);
+        return t->joins ? receive_joined(t, to, n) : receive_raw(t, to, n);
 }
 
 static int transmit(void *userdata, const unsigned char *from, size_t n)
@@ -206,6 +237,8 @@ int tls_new(const mbedtls_ssl_config *config, int fd, struct budget *budget, con
         t->fd = fd;
         t->budget = budget;
         buffer_init(&t->early, budget);
+        handshake_join_init(&t->join, budget);
+        t->joins = server != NULL && MBEDTLS_VERSION_MAJOR < 3; /* which joins by itself */
         mbedtls_ssl_init(&t->ssl);
         if (mbedtls_ssl_setup(&t->ssl, config) != 0)
                 r = -ENOMEM;
@@ -226,6 +259,7 @@ void tls_free(struct tls *t)
                 return;
         mbedtls_ssl_free(&t->ssl);
         buffer_done(&t->early);
+        handshake_join_done(&t->join);
         budget_return(t->budget, TLS_CHARGED_BYTES);
         free(t);
 }

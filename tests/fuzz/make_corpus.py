@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds of tests/fuzz/corpus/{http1,socks5,client_hello} from tests/cases, a small one of every family, and those of corpus/exec."""
+"""Writes the seeds of tests/fuzz/corpus/{http1,socks5,client_hello} from tests/cases, a small one of every family, and those of corpus/exec
+and corpus/handshake_join."""
 import base64
 import json
 import pathlib
@@ -103,7 +104,27 @@ EXECS = {
 }
 
 
+def record(kind, payload):
+    return bytes([kind, 3, 3]) + len(payload).to_bytes(2, "big") + payload
+
+
+HELLO, DONE, LONG = b"\x02\0\0\x03abc", b"\x0e\0\0\0", b"\x0b\0\x3f\xfc"
+HANDSHAKES = {
+    "whole": record(22, HELLO) + record(22, DONE),
+    "cut": record(22, HELLO[:2]) + record(22, HELLO[2:5]) + record(22, HELLO[5:] + DONE),
+    "packed": record(22, HELLO + DONE + HELLO[:1]) + record(22, HELLO[1:]),
+    "alert": record(21, b"\1\x70") + record(22, HELLO),
+    "alert-inside": record(22, HELLO[:1]) + record(21, b"\1\x70"),
+    "over": record(22, DONE) + record(20, b"\1") + record(22, b"sealed"),
+    "long": record(22, LONG + bytes(100)),
+    "too-long": record(22, b"\x0b\0\x40\0"),
+    "no-tls": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+}
+
+
 def main():
+    for seed, content in HANDSHAKES.items():
+        write("handshake_join", seed, content)
     for seed, steps in EXECS.items():
         for cgroups in 0, 1:
             write("exec", "%s-%d" % (seed, cgroups), bytes([cgroups]) + steps)

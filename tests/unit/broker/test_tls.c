@@ -234,6 +234,75 @@ static void test_given_bytes(void)
         world_close(&w);
 }
 
+/* Whole records of `from`, those of the handshake in clear text cut to `most` bytes each, in one write. The bytes of
+ * `from` used. */
+static size_t cut_records(const uint8_t *from, size_t n, size_t most, bool *clear, int to)
+{
+        static uint8_t cut[6 * 16384];
+        size_t at = 0, cut_n = 0;
+
+        while (n - at >= 5) {
+                size_t record = (size_t)from[at + 3] << 8 | from[at + 4];
+
+                if (n - at < 5 + record)
+                        break;
+                *clear = *clear && from[at] == 22;
+                for (size_t i = 0; i < record; i += *clear ? most : record) {
+                        size_t part = *clear && record - i > most ? most : record - i;
+                        const uint8_t header[5] = {
+                                from[at], from[at + 1], from[at + 2], (uint8_t)(part >> 8), (uint8_t)part};
+
+                        memcpy(cut + cut_n, header, 5);
+                        memcpy(cut + cut_n + 5, from + at + 5 + i, part);
+                        cut_n += 5 + part;
+                }
+                at += 5 + record;
+        }
+        CU_ASSERT_EQUAL(write(to, cut, cut_n), (ssize_t)cut_n);
+        return at;
+}
+
+/* A server whose handshake messages do not fit its records. */
+static void test_messages_that_are_cut(void)
+{
+        static uint8_t bytes[65536];
+
+        for (size_t most = 1; most < 256; most = most * 3 + 2) {
+                struct world w;
+                int between[2], server = TLS_E_WAIT, client = TLS_E_WAIT;
+                struct hostname host = host_of("www.example.org");
+                bool clear = true;
+                size_t held = 0;
+
+                world_open(&w, "www.example.org", "www.example.org", true, now_s());
+                CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, between), 0);
+                tls_free(w.client);
+                CU_ASSERT_EQUAL_FATAL(tls_new(&w.client_config, between[1], &w.budget, &host, &w.client), 0);
+                for (int i = 0; i < 100 && (server == TLS_E_WAIT || client == TLS_E_WAIT); i++) {
+                        ssize_t n;
+
+                        if (client == TLS_E_WAIT)
+                                client = tls_handshake(w.client);
+                        n = read(between[0], bytes + held, sizeof(bytes) - held);
+                        if (n > 0)
+                                CU_ASSERT_EQUAL(write(w.fds[1], bytes + held, (size_t)n), n);
+                        if (server == TLS_E_WAIT)
+                                server = tls_handshake(w.server);
+                        n = read(w.fds[1], bytes + held, sizeof(bytes) - held);
+                        if (n > 0)
+                                held += (size_t)n;
+                        n = (ssize_t)cut_records(bytes, held, most, &clear, between[0]);
+                        memmove(bytes, bytes + n, held - (size_t)n);
+                        held -= (size_t)n;
+                }
+                CU_ASSERT_EQUAL(server, 0);
+                CU_ASSERT_EQUAL(client, 0);
+                (void)close(between[0]);
+                (void)close(between[1]);
+                world_close(&w);
+        }
+}
+
 static void test_no_tls_at_all(void)
 {
         struct world w;
@@ -271,6 +340,7 @@ int main(void)
                 {"backpressure", test_backpressure},
                 {"whose certificate", test_whose_certificate},
                 {"bytes that were given", test_given_bytes},
+                {"messages that are cut", test_messages_that_are_cut},
                 {"no TLS at all", test_no_tls_at_all},
                 {"the budget", test_budget},
                 CU_TEST_INFO_NULL,
