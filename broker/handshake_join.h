@@ -3,9 +3,9 @@
 
 /*
  * What a TLS server says in clear text at first (RFC 5246 7.4, RFC 8446 5.1): its handshake messages may be cut at any
- * byte by records, which mbedTLS 2.28 does not take. Each gets a record of its own here; alerts between them pass, and
- * from the first record of another kind on all is left as it came. Pure but for the buffers, which are bounded by a
- * message and by what one feed brings.
+ * byte by records, which mbedTLS 2.28 does not take at all, and 3.6 not behind their first bytes. Each gets a record of
+ * its own here; alerts between them pass, and from the first record of another kind on all is left as it came. Pure but
+ * for the buffers, which are bounded by a message and by what one feed brings.
  */
 
 #include <stdbool.h>

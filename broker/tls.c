@@ -238,7 +238,7 @@ int tls_new(const mbedtls_ssl_config *config, int fd, struct budget *budget, con
         t->budget = budget;
         buffer_init(&t->early, budget);
         handshake_join_init(&t->join, budget);
-        t->joins = server != NULL && MBEDTLS_VERSION_MAJOR < 3; /* which joins by itself */
+        t->joins = server != NULL;
         mbedtls_ssl_init(&t->ssl);
         if (mbedtls_ssl_setup(&t->ssl, config) != 0)
                 r = -ENOMEM;
