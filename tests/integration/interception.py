@@ -352,6 +352,7 @@ class Servers(Interception):
             self.stop()
             for listener in self.listeners:
                 os.unlink(listener.getsockname())
+                listener.shutdown(socket.SHUT_RDWR)
                 listener.close()
             self.listeners = []
 
