@@ -288,7 +288,7 @@ static int tell_patterns(
 
 static int tell_paths(struct comparison *c, struct matrix *m, const struct about *template, const int *row)
 {
-        _cleanup_free_ bool *told = calloc(m->cell->paths_n, sizeof(*told));
+        _cleanup_free_ bool *told = calloc(m->cell->paths_n + 1, sizeof(*told)); /* never of no size at all */
         bool plain[CHANGE_MAX_] = {false};
         size_t n = 0;
         int r = told ? tell_patterns(c, m, template, row, told) : -ENOMEM;
