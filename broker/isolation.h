@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Isolation tiers and classes (DESIGN.md, Isolation). The order of the tiers ranks one property, resistance to kernel
- * escape by a hostile tenant, and nothing else; ranks stay inside the table of isolation.c, and isolation_satisfies()
- * is the only question. Pure.
+ * Isolation tiers and classes. The order of the tiers ranks one property, resistance to kernel escape by a hostile
+ * tenant, and nothing else; ranks stay inside the table of isolation.c, and isolation_satisfies() is the only question.
+ * Pure.
  */
 
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 
 /*
  * The decision at `vm add`, and again at each re-check: is what stands between this VM and the host as strong as its
- * policy and the operator ask (DESIGN.md, Isolation)? Pure.
+ * policy and the operator ask? Pure.
  */
 
 #include <stdbool.h>

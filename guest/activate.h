@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Activation: one transaction for boot and resume (DESIGN.md, "Life of a VM"). While it runs the gate is closed and
- * workloads are frozen; each step reports its evidence to the host as it ends; the first that fails leaves the gate
- * closed, the workloads frozen, the secrets wiped, and is named.
+ * Activation: one transaction for boot and resume. While it runs the gate is closed and workloads are frozen; each step
+ * reports its evidence to the host as it ends; the first that fails leaves the gate closed, the workloads frozen, the
+ * secrets wiped, and is named.
  */
 
 #include "guest/activation.h"
