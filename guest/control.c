@@ -214,19 +214,25 @@ int control_send(struct control *c, const Wb__FromAgent *m)
         return c->broken ? -EPIPE : 0;
 }
 
+void control_printable(const char *text, char *ret_text, size_t room)
+{
+        size_t n = 0;
+
+        for (; *text && n + 5 < room; text++) {
+                unsigned char b = (unsigned char)*text;
+
+                n += (size_t)sprintf(ret_text + n, isprint(b) ? "%c" : "\\x%02x", b);
+        }
+        ret_text[n] = '\0';
+}
+
 int control_send_error(struct control *c, const char *reason, const char *detail)
 {
         char text[512];
-        size_t n = 0;
         Wb__Error error = WB__ERROR__INIT;
         Wb__FromAgent m = WB__FROM_AGENT__INIT;
 
-        for (const char *p = detail; *p && n + 5 < sizeof(text); p++) {
-                unsigned char b = (unsigned char)*p;
-
-                n += (size_t)sprintf(text + n, isprint(b) ? "%c" : "\\x%02x", b);
-        }
-        text[n] = '\0';
+        control_printable(detail, text, sizeof(text));
         error.reason = (char *)(uintptr_t)reason;
         error.detail = text;
         m.body_case = WB__FROM_AGENT__BODY_ERROR;

@@ -44,7 +44,11 @@ void control_set_opening_handler(struct control *c, const struct control_handler
  */
 int control_send(struct control *c, const Wb__FromAgent *m);
 
-/* Shorthand for Error. Printable detail; what is not is escaped. */
+/* A workload's bytes as text that a message may hold: what is not printable is escaped, what has no room is left out.
+ */
+void control_printable(const char *text, char *ret_text, size_t room);
+
+/* Shorthand for Error. The detail is made printable. */
 int control_send_error(struct control *c, const char *reason, const char *detail);
 
 /* In closed(): the device dropped this connection with all others, as it does when the machine is resumed; the peer did

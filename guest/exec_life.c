@@ -17,7 +17,10 @@
 
 #define EXIT_TIMEOUT 124 /* as timeout(1) */
 #define EXIT_KILLED  (128 + SIGKILL)
-#define SIGNAL_MAX   63 /* what pending_signals has room for; 64 is SIGRTMAX */
+
+#define NAME_BYTES 128 /* of a command, in the detail of a result: room is left for what is said of it */
+
+#define SIGNAL_MAX 63 /* what pending_signals has room for; 64 is SIGRTMAX */
 
 /* A stream most often ends because the command does: for as long its end waits for the result, to be told with it. */
 #define ENDING_US 1000
@@ -444,15 +447,17 @@ static uint64_t timeval_ns(struct timeval t)
 void exec_fill_result(const struct exec *x, Wb__ExecResult *result, char *detail, size_t detail_room)
 {
         const struct cgroup_usage *usage = &x->usage;
+        char name[NAME_BYTES];
 
         detail[0] = '\0';
+        control_printable(x->cmd, name, sizeof(name));
         if (is_oom(x) && x->limits.memory_bytes)
                 (void)snprintf(detail, detail_room,
-                        "%s: %" PRIu64 " killed for lack of memory, limit %" PRIu64 " bytes", x->cmd, usage->oom_kills,
+                        "%s: %" PRIu64 " killed for lack of memory, limit %" PRIu64 " bytes", name, usage->oom_kills,
                         x->limits.memory_bytes);
         else if (is_oom(x))
                 (void)snprintf(detail, detail_room,
-                        "%s: %" PRIu64 " killed for lack of memory, that of all commands together", x->cmd,
+                        "%s: %" PRIu64 " killed for lack of memory, that of all commands together", name,
                         usage->oom_kills);
         result->id = (char *)(uintptr_t)x->id;
         result->reason = (char *)(uintptr_t)exec_reason(x);
