@@ -17,8 +17,10 @@
 #include "proto/base/log.h"
 #include "proto/wire/limits.h"
 
-/* Of a list's answer, what argv may take in all. */
+/* Of a list's answer, what argv may take in all; and how many words it may have, which each cost whoever unpacks them
+ * more than their bytes (proto/wire/codec). */
 #define LIST_CMD_BYTES (WB_FRAME_MAX_BYTES / 2)
+#define LIST_CMD_WORDS (WB_FRAME_MAX_BYTES / 32)
 
 /* ---- one in the table */
 
@@ -100,18 +102,15 @@ void exec_keep(struct exec *x)
 {
         struct exec_table *t = x->table;
         unsigned ended = 0;
-        struct exec *next;
+        struct exec *before;
 
         TAILQ_REMOVE(&t->execs, x, entry);
         TAILQ_INSERT_TAIL(&t->execs, x, entry);
-        TAILQ_FOREACH (x, &t->execs, entry)
-                ended += x->state == EXEC_ENDED;
-        for (x = TAILQ_FIRST(&t->execs); x && ended > EXEC_KEPT_MAX; x = next) {
-                next = TAILQ_NEXT(x, entry);
-                if (!is_done(x) || !next) /* the last one is the one that has just ended */
-                        continue;
-                exec_free(x);
-                ended--;
+        /* From the latest on: those that linger take no place from what ended after them. */
+        for (; x; x = before) {
+                before = TAILQ_PREV(x, exec_list, entry);
+                if (x->state == EXEC_ENDED && ++ended > EXEC_KEPT_MAX && is_done(x))
+                        exec_free(x);
         }
 }
 
@@ -181,20 +180,23 @@ static const char *state_name(const struct exec *x)
         return exec_is_lingering(x) ? "lingering" : "exited";
 }
 
-/* An entry with room for its words behind it. */
+/* An entry with room for its words behind it, one of share_of that go into one answer. */
 struct listed {
         Wb__ExecEntry entry;
         ProtobufCBinaryData words[];
 };
 
-static struct listed *list_one(const struct exec *x, size_t most_bytes)
+static struct listed *list_one(const struct exec *x, size_t share_of)
 {
+        size_t most_bytes = LIST_CMD_BYTES / share_of, most_words = LIST_CMD_WORDS / share_of;
         size_t bytes = x->cmd_bytes < most_bytes ? x->cmd_bytes : most_bytes, words = 0;
         struct listed *l;
 
         for (size_t i = 0; i < bytes; i++)
                 words += x->cmd[i] == '\0';
         words += bytes && x->cmd[bytes - 1] != '\0';
+        if (words > most_words)
+                words = most_words;
         l = calloc(1, sizeof(*l) + words * sizeof(*l->words));
         if (!l)
                 return NULL;
@@ -225,7 +227,7 @@ void exec_open_list(struct exec_table *t, struct control *c)
                 n++;
         entries.entries = calloc(n + 1, sizeof(Wb__ExecEntry *));
         TAILQ_FOREACH (x, &t->execs, entry) {
-                struct listed *l = entries.entries ? list_one(x, LIST_CMD_BYTES / n) : NULL;
+                struct listed *l = entries.entries ? list_one(x, n) : NULL;
 
                 if (l)
                         entries.entries[entries.n_entries++] = &l->entry;

@@ -91,7 +91,7 @@ static int take_user(struct start *s)
         int r = users_resolve(s->m->user, &s->who, &fault);
 
         if (r == USERS_E_UNKNOWN)
-                return start_refuse(s, "user_unknown", "%.400s", fault);
+                return start_refuse(s, "user_unknown", "%.400s", *fault ? fault : s->m->user);
         if (r == -E2BIG)
                 return start_refuse(s, "user_unknown", "%.400s: more than %d groups", s->m->user, USERS_GROUPS_MAX);
         return r;

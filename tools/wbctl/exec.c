@@ -163,7 +163,7 @@ static int parse_rlimit_value(const char *text, uint64_t *ret)
         return parse_u64(text, UINT64_MAX, ret);
 }
 
-/* NAME=SOFT[:HARD]; a hard limit that is not given is the soft one. */
+/* NAME=SOFT[:HARD]; a hard limit that is not given is the soft one. ret->name is the caller's to free in any case. */
 static int parse_rlimit(const char *text, Wb__Rlimit *ret)
 {
         const char *equals = strchr(text, '=');
@@ -171,6 +171,7 @@ static int parse_rlimit(const char *text, Wb__Rlimit *ret)
         int r;
 
         wb__rlimit__init(ret);
+        ret->name = NULL; /* not the constant that protobuf-c has for none */
         if (!equals || equals == text)
                 return -EINVAL;
         ret->name = strndup(text, (size_t)(equals - text));
@@ -340,6 +341,8 @@ static int take_options(const struct exec_options *o, char *const *argv, size_t 
 
         if (argv_n == 0)
                 return options_usage_error(&table, "there is no command");
+        if (o->user && !*o->user) /* to the agent it would be root */
+                return options_usage_error(&table, "--user wants U[:G][,G...], not ''");
         r = take_texts(o, argv, argv_n, q);
         if (r == 0)
                 r = take_rlimits(o, q);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ struct side {
         struct session *session;
         struct outlet *outlet;
         Wb__Stream stream;
+        uint64_t offset; /* of the next byte that we expect */
 };
 
 struct session {
@@ -162,13 +164,23 @@ static void on_broken(void *userdata, int error)
 
 static const struct outlet_handler outlet_handler = {.written = on_written, .broken = on_broken};
 
+/* What the guest's ring did not keep: whoever puts a stream together from pieces must know of the hole. */
+static void tell_missed(const struct side *side, uint64_t offset)
+{
+        fprintf(stderr, "wbctl: missed: bytes %" PRIu64 " to %" PRIu64 " of %s are not kept any more\n", side->offset,
+                offset - 1, side->stream == WB__STREAM__STDERR ? "stderr" : "stdout");
+}
+
 static void on_output(void *userdata, Wb__Stream stream, uint64_t offset, const uint8_t *data, size_t n, bool eof)
 {
         struct session *s = userdata;
+        struct side *side = &s->sides[stream == WB__STREAM__STDERR];
 
-        (void)offset;
         (void)eof;
-        if (outlet_put(s->sides[stream == WB__STREAM__STDERR].outlet, data, n) < 0)
+        if (offset > side->offset)
+                tell_missed(side, offset);
+        side->offset = offset + n;
+        if (outlet_put(side->outlet, data, n) < 0)
                 on_broken(&s->sides[0], -ENOMEM);
 }
 
@@ -423,6 +435,8 @@ int session_attach(int fd, Wb__ExecAttach *attach, const struct session_options 
         struct session s;
         int r = session_init(&s, options);
 
+        s.sides[0].offset = attach->stdout_offset;
+        s.sides[1].offset = attach->stderr_offset;
         if (r == 0)
                 r = exec_client_attach(s.base, steal_fd(&fd), attach, &client_handler, &s, &s.client);
         close_fd(fd);
