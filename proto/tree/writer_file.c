@@ -22,9 +22,19 @@ void writer_temporary_name(char ret[WRITER_TEMPORARY_BYTES])
         (void)snprintf(ret, WRITER_TEMPORARY_BYTES, ".wb-%016" PRIx64, random);
 }
 
+/* Whoever names /dev/null as where a file is to go does not mean that there shall be no /dev/null any more. */
+static bool is_device(int dir, const char *name)
+{
+        struct stat st;
+
+        return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode));
+}
+
 /* Without a name where the filesystem can: then not even a crash leaves anything. */
 int writer_file_open(struct writer_file *f)
 {
+        if (is_device(f->dir, f->name))
+                return -EEXIST;
         f->position = 0;
         f->temporary[0] = '\0';
         f->fd = openat(f->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -20,9 +20,9 @@
 #include "tools/wbctl/command.h"
 #include "tools/wbctl/target.h"
 
-#define LINKS_MAX 128 /* as many as the agent takes; the rest wait in the backlog */
-#define BACKLOG   128
-#define PAUSE_MS  100 /* after accept() failed for want of descriptors or memory */
+#define LINKS_MAX 128       /* as many as the agent takes; the rest wait in the backlog */
+#define BACKLOG   SOMAXCONN /* a kernel whose backlog is full resets, sooner or later, what it has accepted already */
+#define PAUSE_MS  100       /* after accept() failed for want of descriptors or memory */
 
 struct forward_options {
         struct target_options target;

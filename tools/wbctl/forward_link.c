@@ -34,6 +34,7 @@ struct forward_link {
         struct transport_dial dial;
         struct event dialling;
         struct client *client; /* NULL before the dial has succeeded */
+        bool client_over;      /* the agent has closed: all that was said to the guest is written there */
 
         uint64_t input_offset, input_credit; /* what is read here and goes to the guest */
         bool input_ended;
@@ -91,7 +92,7 @@ static bool may_read(const struct forward_link *l)
 
 static void go_on(struct forward_link *l)
 {
-        if (l->input_ended && l->output_shut && client_queued(l->client) == 0) {
+        if (l->client_over && l->output_shut) {
                 link_free(l);
                 return;
         }
@@ -259,17 +260,20 @@ static void on_drained(void *userdata)
         go_on(userdata);
 }
 
-/* The agent closes once both sides have ended; what it sent may not be written yet. */
+/*
+ * The agent closes once both sides have ended; what it sent may not be written yet. A credit that it did not read any
+ * more makes a reset of its close: then too all that was to come has come.
+ */
 static void on_closed(void *userdata, int error)
 {
         struct forward_link *l = userdata;
 
-        if (error == 0 && l->input_ended && l->output_ended) {
-                if (write_output(l) == 0 && l->output_shut) {
-                        link_free(l);
-                        return;
-                }
-                go_on(l);
+        if (l->input_ended && l->output_ended) {
+                l->client_over = true;
+                if (write_output(l) < 0)
+                        cut(l);
+                else
+                        go_on(l);
                 return;
         }
         if (l->state != LINK_OPEN || error)
