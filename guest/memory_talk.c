@@ -45,6 +45,8 @@ static bool resize_one(struct memory_watch *w, const Wb__MemoryFilesystemSize *m
                 return refuse(f, "bad_request", "%s: a path begins with /", path);
         if (!m->percent == !m->size_bytes || m->percent > PERCENT_MAX)
                 return refuse(f, "bad_request", "%s: a size, or 1 to 100 percent", path);
+        if (m->size_bytes > INT64_MAX) /* the kernel would round it up to none, which is no limit */
+                return refuse(f, "limit_unavailable", "%s: no filesystem is that large", path);
         r = memory_resize(w, path, m->percent, m->size_bytes, dry, &used_bytes);
         switch (r) {
         case 0: return true;
