@@ -87,7 +87,7 @@ struct exec {
         struct event ending; /* pending: a stream has ended, and it is not told yet */
         struct output output[EXEC_STREAMS];
         struct input input;
-        uint64_t pending_signals; /* bit n: signal n, to be sent once it runs */
+        uint64_t pending_signals; /* bit n: signal n + 1, to be sent once it runs */
 
         LIST_HEAD(, viewer) viewers;
         struct event patience;

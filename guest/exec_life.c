@@ -20,7 +20,7 @@
 
 #define NAME_BYTES 128 /* of a command, in the detail of a result: room is left for what is said of it */
 
-#define SIGNAL_MAX 63 /* what pending_signals has room for; 64 is SIGRTMAX */
+#define SIGNAL_MAX 64 /* SIGRTMAX of the kernel's */
 
 /* A stream most often ends because the command does: for as long its end waits for the result, to be told with it. */
 #define ENDING_US 1000
@@ -44,8 +44,6 @@ static void set_state(struct exec *x, enum exec_state state)
 
         assert(next[x->state] & 1u << state);
         x->state = state;
-        if (state == EXEC_RUNNING && x->timeout_ms)
-                wait_ms(x, x->timeout_ms);
         if (state == EXEC_DRAINING)
                 wait_ms(x, EXEC_DRAIN_MS);
         if (state == EXEC_ENDED) {
@@ -216,7 +214,7 @@ static bool read_status(struct exec *x)
 static void send_pending_signals(struct exec *x)
 {
         for (int i = 1; i <= SIGNAL_MAX; i++)
-                if (x->pending_signals >> i & 1)
+                if (x->pending_signals >> (i - 1) & 1)
                         exec_signal(x, i);
         x->pending_signals = 0;
 }
@@ -257,7 +255,7 @@ static void on_timer(evutil_socket_t fd, short events, void *userdata)
 
         (void)fd;
         (void)events;
-        if (x->state == EXEC_RUNNING) {
+        if (x->state < EXEC_DRAINING) {
                 exec_end_all(x, EXEC_BY_TIMEOUT);
                 return;
         }
@@ -271,6 +269,8 @@ void exec_begin(struct exec *x)
 
         x->started_ns = clock_monotonic_ns();
         (void)evtimer_assign(&x->timer, base, on_timer, x);
+        if (x->timeout_ms) /* from here on: what hangs in a filesystem before execve(2) is ended as well */
+                wait_ms(x, x->timeout_ms);
         (void)evtimer_assign(&x->ending, base, on_ending, x);
         (void)event_assign(&x->status, base, x->status_fd, EV_READ | EV_PERSIST, on_status, x);
         (void)event_add(&x->status, NULL);
@@ -395,7 +395,7 @@ void exec_signal(struct exec *x, int signal)
         if (signal < 1 || signal > SIGNAL_MAX)
                 return;
         if (x->state == EXEC_STARTING)
-                x->pending_signals |= UINT64_C(1) << signal;
+                x->pending_signals |= UINT64_C(1) << (signal - 1);
         else if (x->state == EXEC_RUNNING)
                 (void)kill(-x->pid, signal);
         else if (x->has_cgroup)
