@@ -52,7 +52,10 @@ class World(broker_process.Case):
 
     def tearDown(self):
         for s in self.listeners:
-            s.shutdown(socket.SHUT_RDWR)    # its thread ends, and does not accept for whoever gets the descriptor next
+            try:
+                s.shutdown(socket.SHUT_RDWR)    # its thread ends, and does not accept for whoever gets the descriptor next
+            except OSError:                     # closed already, or none that accepts
+                pass
             s.close()
         if self.process and self.process.poll() is None:
             self.stop()
