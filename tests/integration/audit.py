@@ -413,8 +413,12 @@ class Reading(Audit):
         with open(name, "a") as f:
             f.write(json.dumps({"seq": 1, "ts": "2026-01-02T03:04:05.678901Z", "event": "egress_deny", "decision": "deny", "reason": "no_rule",
                                 "vm": "<img src=x>", "host": "\"><script>alert(1)</script>", "detail": "\u202e<b>", "via": "http", "port": 80}) + "\n")
+            f.write(json.dumps({"seq": 2, "ts": "2026-01-02T03:04:05.678901Z", "event": "dns", "decision": "deny", "reason": "no_rule",
+                                "vm": "b", "host": "looked-up.example.org", "via": "dns"}) + "\n")
         status, page, _ = self.wbctl("report", "--dir", self.audit_dir)
         self.assertEqual(status, 1)
+        self.assertIn("<td>looked-up.example.org</td><td class=\"n\">0</td><td class=\"n\">1</td>", page)
+        self.assertIn("<td>b</td><td>looked-up.example.org</td><td>no_rule</td>", page)
         self.assertIn("NOT whole", page)
         self.assertNotIn("<script", page)
         self.assertNotIn("<img", page)

@@ -122,15 +122,30 @@ static void take_denial(struct report *r, const struct audit_line *line)
         d->detail = cut(line->detail);
 }
 
-static void take_counts(struct report *r, const struct audit_line *line, enum column column)
+/* A refused name or request has a record of the same kind as an allowed one. */
+static bool is_denial(const struct audit_line *line)
 {
-        const char *host = line->host ? line->host : "-";
+        return line->event == AUDIT_EGRESS_DENY || ((line->event == AUDIT_REQUEST || line->event == AUDIT_DNS) &&
+                                                           line->has_decision && line->reason != REASON_ALLOWED);
+}
 
-        tally_row(&r->vms, line->vm ? line->vm : "-")->n[column]++;
-        if (column <= COLUMN_DENIED)
-                tally_row(&r->hosts, host)->n[column]++;
-        if (line->has_decision && line->reason != REASON_ALLOWED)
+static void take_counts(struct report *r, const struct audit_line *line)
+{
+        const char *vm = line->vm ? line->vm : "-", *host = line->host ? line->host : "-";
+
+        if (line->event == AUDIT_EGRESS_OPEN) {
+                tally_row(&r->vms, vm)->n[COLUMN_OPENED]++;
+                tally_row(&r->hosts, host)->n[COLUMN_OPENED]++;
+        }
+        if (line->event == AUDIT_REQUEST)
+                tally_row(&r->vms, vm)->n[COLUMN_REQUESTS]++;
+        if (line->event == AUDIT_DNS)
+                tally_row(&r->vms, vm)->n[COLUMN_NAMES]++;
+        if (is_denial(line)) {
+                tally_row(&r->vms, vm)->n[COLUMN_DENIED]++;
+                tally_row(&r->hosts, host)->n[COLUMN_DENIED]++;
                 tally_row(&r->reasons, reason_info(line->reason)->name)->n[COLUMN_OPENED]++;
+        }
 }
 
 static void take_bytes(const struct audit_line *line, struct tally_row *row)
@@ -149,17 +164,8 @@ static void on_text(void *userdata, const struct audit_text *text)
         if (!*r->first_ts)
                 (void)snprintf(r->first_ts, sizeof(r->first_ts), "%s", line.ts);
         (void)snprintf(r->last_ts, sizeof(r->last_ts), "%s", line.ts);
-        if (line.event == AUDIT_EGRESS_OPEN)
-                take_counts(r, &line, COLUMN_OPENED);
-        else if (line.event == AUDIT_EGRESS_DENY)
-                take_counts(r, &line, COLUMN_DENIED);
-        else if (line.event == AUDIT_REQUEST)
-                take_counts(r, &line, COLUMN_REQUESTS);
-        else if (line.event == AUDIT_DNS)
-                take_counts(r, &line, COLUMN_NAMES);
-        /* A request in intercepted TLS has one kind of record, allowed or not. */
-        if (line.event == AUDIT_EGRESS_DENY ||
-                (line.event == AUDIT_REQUEST && line.has_decision && line.reason != REASON_ALLOWED))
+        take_counts(r, &line);
+        if (is_denial(&line))
                 take_denial(r, &line);
         if (line.event == AUDIT_EGRESS_CLOSE) {
                 take_bytes(&line, tally_row(&r->vms, line.vm ? line.vm : "-"));
