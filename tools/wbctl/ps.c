@@ -40,7 +40,9 @@ static void print_word(const ProtobufCBinaryData *word)
         for (size_t i = 0; i < word->len; i++) {
                 uint8_t b = word->data[i];
 
-                if (b >= 0x20 && b < 0x7f && b != '\\')
+                if (b == '\\')
+                        fputs("\\\\", stdout);
+                else if (b >= 0x20 && b < 0x7f)
                         putchar(b);
                 else
                         printf("\\x%02x", b);
