@@ -9,7 +9,8 @@
 
 #include "proto/base/parse.h"
 
-#define HELP_COLUMN 32
+#define HELP_COLUMN  32  /* where the words about an option begin */
+#define HELP_COLUMNS 120 /* of a line */
 
 static void *member(const struct option_spec *spec, void *target)
 {
@@ -22,6 +23,30 @@ static int program_width(const struct option_table *table)
         return (int)strcspn(table->usage, " ");
 }
 
+/* From column on, where the cursor is; a line that is full goes on at that column. */
+static void print_wrapped(FILE *to, int column, const char *text)
+{
+        int at = column;
+
+        for (const char *p = text; *p; p++) {
+                if (*p == ' ' && at + 1 + (int)strcspn(p + 1, " \n") > HELP_COLUMNS) {
+                        fprintf(to, "\n%*s", column, "");
+                        at = column;
+                        continue;
+                }
+                (void)putc(*p, to);
+                at = *p == '\n' ? 0 : at + 1;
+        }
+        (void)putc('\n', to);
+}
+
+static void print_usage(FILE *to, const struct option_table *table)
+{
+        int column = fprintf(to, "usage: ");
+
+        print_wrapped(to, column, table->usage);
+}
+
 int options_usage_error(const struct option_table *table, const char *format, ...)
 {
         va_list ap;
@@ -30,13 +55,16 @@ int options_usage_error(const struct option_table *table, const char *format, ..
         va_start(ap, format);
         vfprintf(stderr, format, ap);
         va_end(ap);
-        fprintf(stderr, "\nusage: %s\n", table->usage);
+        fprintf(stderr, "\n");
+        print_usage(stderr, table);
         return OPTIONS_E_USAGE;
 }
 
 static void print_help(const struct option_table *table)
 {
-        printf("usage: %s\n\n%s\n", table->usage, table->summary);
+        print_usage(stdout, table);
+        printf("\n");
+        print_wrapped(stdout, 0, table->summary);
         if (table->specs_n)
                 printf("\n");
         for (size_t i = 0; i < table->specs_n; i++) {
@@ -48,9 +76,10 @@ static void print_help(const struct option_table *table)
                         s->value ? s->value : "");
                 /* What is too wide has its words on the next line, so that all stand in one column. */
                 if (strlen(left) > HELP_COLUMN)
-                        printf("  %s\n  %-*s %s\n", left, HELP_COLUMN, "", s->help);
+                        printf("  %s\n  %-*s ", left, HELP_COLUMN, "");
                 else
-                        printf("  %-*s %s\n", HELP_COLUMN, left, s->help);
+                        printf("  %-*s ", HELP_COLUMN, left);
+                print_wrapped(stdout, 2 + HELP_COLUMN + 1, s->help);
         }
         printf("      %-28s %s\n", "--help", "this text");
         if (table->example)

@@ -35,7 +35,7 @@ struct activate_options {
 static const struct option_spec specs[] = {
         TARGET_SPECS(struct activate_options, target),
         {"secret", 0, OPTION_STRINGS, offsetof(struct activate_options, secrets), "NAME=FILE",
-                "hand over a secret; again for more"},
+                "hand over a secret (repeatable)"},
         {"secret-ttl", 0, OPTION_DURATION_MS, offsetof(struct activate_options, secret_ttl_ms), "DURATION",
                 "after which the guest wipes the secrets (at the next quiesce)"},
         {"hostname", 0, OPTION_STRING, offsetof(struct activate_options, hostname), "NAME", "what the guest is called"},

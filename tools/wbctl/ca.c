@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,14 +72,18 @@ static const struct subcommand {
 };
 #define SUBCOMMANDS_N (sizeof(subcommands) / sizeof(*subcommands))
 
-static const struct option_table ca_table = {
-        .usage = "wbctl ca show|export|rotate [--json]",
-        .summary = "The CA by which a running broker intercepts TLS. `wbctl ca COMMAND --help` tells of each.",
-        .example = "wbctl ca show",
-};
-
-static int run(const struct subcommand *s, int argc, char **argv)
+static const struct subcommand *find(const char *name)
 {
+        for (size_t i = 0; i < SUBCOMMANDS_N; i++)
+                if (strcmp(name, subcommands[i].name) == 0)
+                        return &subcommands[i];
+        assert(!"a name of the table below");
+        return NULL;
+}
+
+static int run(int argc, char **argv)
+{
+        const struct subcommand *s = find(argv[0]);
         struct ca_options o = {0};
         json_t *answer = NULL;
         size_t rest_n;
@@ -100,21 +105,16 @@ static int run(const struct subcommand *s, int argc, char **argv)
         return 0;
 }
 
+static const struct command commands[] = {
+        {"export", "print the CA's certificate in PEM", run},
+        {"rotate", "make a new CA", run},
+        {"show", "show the CA: its digest, how long it is valid", run},
+        {NULL, NULL, NULL},
+};
+
+static const struct command_group group = {"wbctl ca", NULL, commands};
+
 int command_ca(int argc, char **argv)
 {
-        struct ca_options none;
-        size_t rest_n;
-        char **rest;
-        int r;
-
-        for (size_t i = 0; argc > 1 && i < SUBCOMMANDS_N; i++)
-                if (strcmp(argv[1], subcommands[i].name) == 0)
-                        return run(&subcommands[i], argc - 1, argv + 1);
-        r = options_parse(&ca_table, argc, argv, &none, &rest, &rest_n);
-        if (r == OPTIONS_E_HELP)
-                return 0;
-        if (r != 0)
-                return EXIT_USAGE;
-        return rest_n ? options_usage_error(&ca_table, "unknown command '%s'", rest[0])
-                      : options_usage_error(&ca_table, "a command is needed");
+        return command_group_run(&group, argc, argv);
 }

@@ -14,6 +14,16 @@ struct command {
         int (*run)(int argc, char **argv); /* argv[0] is the command's name; answers the exit status */
 };
 
+/* A command that is only a word before others: `wbctl image`, and wbctl itself. */
+struct command_group {
+        const char *name;    /* "wbctl image" */
+        const char *summary; /* a sentence for its --help; NULL: there is nothing to add to what the commands say */
+        const struct command *commands; /* ended by one without a name */
+};
+
+/* Runs the command that argv[1] names, or says which there are. Answers the exit status. */
+int command_group_run(const struct command_group *group, int argc, char **argv);
+
 int command_activate(int argc, char **argv);
 int command_attach(int argc, char **argv);
 int command_audit(int argc, char **argv);

@@ -33,7 +33,7 @@ static const struct option_spec specs[] = {
 };
 
 static const struct option_table table = {
-        .usage = "wbctl cp [" TARGET_USAGE "] [-r] SRC DST",
+        .usage = "wbctl cp [--vm NAME | --uds PATH | --cid N | --unix DIR] [OPTION]... SRC DST",
         .summary =
                 "Copies files into a guest or out of it. One of SRC and DST is the guest's: \":/PATH\" with a target\n"
                 "option, or \"NAME:/PATH\" for a VM that the broker knows. - is stdin or stdout. Modes, times and\n"

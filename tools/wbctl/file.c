@@ -34,7 +34,7 @@ struct file_options {
                 TARGET_SPECS(struct file_options, target)
 #define JSON_SPEC                                                                                                      \
         {                                                                                                              \
-                "json", 0, OPTION_FLAG, OPTION(json), NULL, "for a machine"                                            \
+                "json", 0, OPTION_FLAG, OPTION(json), NULL, "JSON instead of text"                                     \
         }
 
 static const struct option_spec stat_specs[] = {JSON_SPEC,
@@ -80,15 +80,17 @@ static const struct option_table tables[] = {
 };
 static_assert(sizeof(tables) / sizeof(tables[0]) == OPERATIONS, "a table for each operation");
 
-static const char *const words[] = {
-        [OPERATION_LIST] = "ls",
-        [OPERATION_MKDIR] = "mkdir",
-        [OPERATION_RENAME] = "mv",
-        [OPERATION_REMOVE] = "rm",
-        [OPERATION_STAT] = "stat",
-        [OPERATION_WATCH] = "watch",
+static int run(int argc, char **argv);
+
+static const struct command commands[] = {
+        [OPERATION_LIST] = {"ls", "list a folder of a guest", run},
+        [OPERATION_MKDIR] = {"mkdir", "make a folder in a guest", run},
+        [OPERATION_RENAME] = {"mv", "rename a file of a guest, in one step", run},
+        [OPERATION_REMOVE] = {"rm", "remove a file of a guest", run},
+        [OPERATION_STAT] = {"stat", "what a file of a guest is", run},
+        [OPERATION_WATCH] = {"watch", "what happens to a file of a guest, or in a folder", run},
+        [OPERATIONS] = {NULL, NULL, NULL},
 };
-static_assert(sizeof(words) / sizeof(words[0]) == OPERATIONS, "a word for each operation");
 
 /* ---- the question */
 
@@ -222,7 +224,7 @@ static int converse(
         return r == -ECANCELED ? 0 : r;
 }
 
-static int run(enum operation operation, const struct file_options *o, char **paths)
+static int carry_out(enum operation operation, const struct file_options *o, char **paths)
 {
         struct target target = {0};
         struct question question;
@@ -239,16 +241,7 @@ static int run(enum operation operation, const struct file_options *o, char **pa
         return r;
 }
 
-static int usage(FILE *to)
-{
-        fprintf(to, "usage: wbctl file OPERATION ...\n\noperations:\n");
-        for (size_t i = 0; i < OPERATIONS; i++)
-                fprintf(to, "  %-6s %s\n", words[i], tables[i].summary);
-        fprintf(to, "\nwbctl file OPERATION --help shows its options and an example.\n");
-        return to == stdout ? 0 : EXIT_USAGE;
-}
-
-int command_file(int argc, char **argv)
+static int run(int argc, char **argv)
 {
         struct file_options options = {.timeout_ms = 30000};
         enum operation operation = 0;
@@ -256,20 +249,23 @@ int command_file(int argc, char **argv)
         char **rest;
         int r;
 
-        if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-                return usage(stdout);
-        while (argc > 1 && operation < OPERATIONS && strcmp(argv[1], words[operation]) != 0)
+        while (strcmp(argv[0], commands[operation].name) != 0)
                 operation++;
-        if (argc < 2 || operation == OPERATIONS)
-                return usage(stderr);
-        r = options_parse(&tables[operation], argc - 1, argv + 1, &options, &rest, &rest_n);
+        r = options_parse(&tables[operation], argc, argv, &options, &rest, &rest_n);
         wanted = operation == OPERATION_RENAME ? 2 : 1;
         if (r == 0 && rest_n != wanted)
                 r = options_usage_error(
                         &tables[operation], wanted == 2 ? "FROM and TO are needed" : "one PATH is needed");
         if (r == 0)
-                r = run(operation, &options, rest);
+                r = carry_out(operation, &options, rest);
         else if (r == OPTIONS_E_HELP)
                 r = 0;
         return r < 0 ? EXIT_FAILED : r;
+}
+
+static const struct command_group group = {"wbctl file", NULL, commands};
+
+int command_file(int argc, char **argv)
+{
+        return command_group_run(&group, argc, argv);
 }

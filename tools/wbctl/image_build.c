@@ -22,9 +22,9 @@ struct build_options {
 
 static const struct option_spec build_specs[] = {
         {"program", 0, OPTION_STRINGS, offsetof(struct build_options, programs), "NAME",
-                "a program of this machine, with its libraries"},
+                "a program of this machine, with its libraries (repeatable)"},
         {"ca", 0, OPTION_STRINGS, offsetof(struct build_options, authorities), "FILE",
-                "a certificate that the guest trusts beside the distribution's"},
+                "a certificate that the guest trusts beside the distribution's (repeatable)"},
         {"out", 0, OPTION_STRING, offsetof(struct build_options, out), "DIR",
                 "write the image there, not to the cache"},
         {"update", 0, OPTION_FLAG, offsetof(struct build_options, update), NULL,

@@ -26,7 +26,7 @@ struct ls_options {
 static const struct option_spec ls_specs[] = {
         {"key", 0, OPTION_STRINGS, offsetof(struct ls_options, keys), "PUB",
                 "verify each image with a public key; absent: WB_IMAGE_KEY, else only say which key a manifest names"},
-        {"json", 0, OPTION_FLAG, offsetof(struct ls_options, json), NULL, "for a machine"},
+        {"json", 0, OPTION_FLAG, offsetof(struct ls_options, json), NULL, "JSON instead of text"},
 };
 
 static const struct option_table ls_table = {

@@ -18,7 +18,7 @@ struct verify_options {
 static const struct option_spec specs[] = {
         {"key", 0, OPTION_STRINGS, offsetof(struct verify_options, keys), "PUB",
                 "a public key (PEM) that is believed; absent: WB_IMAGE_KEY, files with colons between them"},
-        {"json", 0, OPTION_FLAG, offsetof(struct verify_options, json), NULL, "for a machine"},
+        {"json", 0, OPTION_FLAG, offsetof(struct verify_options, json), NULL, "JSON instead of text"},
 };
 
 static const struct option_table table = {

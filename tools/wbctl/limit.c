@@ -25,17 +25,17 @@ static const struct option_spec specs[] = {
         TARGET_SPECS(struct limit_options, target),
         {"connect-timeout", 0, OPTION_DURATION_MS, offsetof(struct limit_options, connect_ms), "DURATION",
                 "how long the guest may take to answer (5s)"},
-        {"memory", 0, OPTION_STRING, offsetof(struct limit_options, memory), "BYTES|none",
+        {"memory", 0, OPTION_STRING, offsetof(struct limit_options, memory), "SIZE|none",
                 "memory of the whole tree; what is used above it is killed at once"},
         {"pids", 0, OPTION_STRING, offsetof(struct limit_options, pids), "N|none", "processes of the whole tree"},
         {"cpu", 0, OPTION_STRING, offsetof(struct limit_options, cpu), "PERCENT|none", "of one core"},
-        {"io", 0, OPTION_STRING, offsetof(struct limit_options, io), "BYTES|none",
+        {"io", 0, OPTION_STRING, offsetof(struct limit_options, io), "SIZE|none",
                 "a second, read and written each, of each disk"},
         {"json", 0, OPTION_FLAG, offsetof(struct limit_options, json), NULL, "one JSON object"},
 };
 
 static const struct option_table table = {
-        .usage = "wbctl limit " TARGET_USAGE " ID [OPTION...]",
+        .usage = "wbctl limit " TARGET_USAGE " ID [OPTION]...",
         .summary =
                 "Changes the limits of an exec that runs, all that are given or none, and prints what is in force. none, or 0, lifts one.",
         .example = "wbctl limit --vm demo x7-1c9a03fe --memory 512M --cpu none",

@@ -119,40 +119,17 @@ int policy_command_check(int argc, char **argv)
         return check(&o, rest[0]);
 }
 
-static const struct {
-        const char *name;
-        int (*run)(int argc, char **argv);
-} commands[] = {
-        {"check", policy_command_check},
-        {"diff", policy_command_diff},
-        {"lint", policy_command_lint},
-        {"suggest", policy_command_suggest},
+static const struct command commands[] = {
+        {"check", "is a policy file valid?", policy_command_check},
+        {"diff", "what one policy allows that another does not", policy_command_diff},
+        {"lint", "what in a valid policy is probably not meant", policy_command_lint},
+        {"suggest", "a policy of what an audit log asks for", policy_command_suggest},
+        {NULL, NULL, NULL},
 };
 
-static const struct option_table policy_table = {
-        .usage = "wbctl policy check|diff|lint|suggest ...",
-        .summary =
-                "Policies as files: check says whether one is valid, lint what in it is probably not meant, diff what one "
-                "allows that another does not, suggest which rules an audit log asks for.",
-        .example = "wbctl policy check demo.yaml",
-};
+static const struct command_group group = {"wbctl policy", NULL, commands};
 
 int command_policy(int argc, char **argv)
 {
-        bool none = false;
-        char **rest;
-        size_t rest_n;
-        int r;
-
-        for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++)
-                if (strcmp(argv[1], commands[i].name) == 0)
-                        return commands[i].run(argc - 1, argv + 1);
-        r = options_parse(&policy_table, argc, argv, &none, &rest, &rest_n);
-        if (r == OPTIONS_E_HELP)
-                return 0;
-        if (r == 0)
-                (void)options_usage_error(&policy_table,
-                        rest_n ? "'%s' is no command of policy" : "check, diff, lint or suggest is wanted%s",
-                        rest_n ? rest[0] : "");
-        return EXIT_USAGE;
+        return command_group_run(&group, argc, argv);
 }

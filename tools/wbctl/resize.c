@@ -28,14 +28,14 @@ static const struct option_spec specs[] = {
         {"connect-timeout", 0, OPTION_DURATION_MS, offsetof(struct resize_options, connect_ms), "DURATION",
                 "how long the guest may take to answer (5s)"},
         {"tmpfs", 0, OPTION_STRINGS, offsetof(struct resize_options, tmpfs), "PATH=SIZE|PERCENT%",
-                "a mounted tmpfs; a percentage follows memory from now on; may be repeated"},
+                "a mounted tmpfs; a percentage follows memory from now on (repeatable)"},
         {"ceiling", 0, OPTION_STRING, offsetof(struct resize_options, ceiling), "SIZE|auto|none",
                 "memory of all commands together; auto: all but what the kernel and the agent need, following memory"},
         {"json", 0, OPTION_FLAG, offsetof(struct resize_options, json), NULL, "one JSON object"},
 };
 
 static const struct option_table table = {
-        .usage = "wbctl resize " TARGET_USAGE " [OPTION...]",
+        .usage = "wbctl resize " TARGET_USAGE " [OPTION]...",
         .summary =
                 "Changes what is backed by a guest's memory, after the agent has looked how much there is now, and prints what is in force.",
         .example = "wbctl resize --vm demo --tmpfs /tmp=75%",

@@ -26,7 +26,7 @@ struct run_boot_options {
 #define RUN_BOOT_SPECS(type, member)                                                                                   \
         {"image", 0, OPTION_STRING, offsetof(type, member.image), "DIR", "a guest image; absent: the default one"},    \
         {"image-key", 0, OPTION_STRINGS, offsetof(type, member.image_keys), "PUB",                                     \
-                "boot only an image signed with this key's private half (WB_IMAGE_KEY)"},                              \
+                "boot only an image signed with this key's private half (repeatable; WB_IMAGE_KEY)"},                              \
         {"memory", 0, OPTION_SIZE, offsetof(type, member.memory_bytes), "SIZE", "of the VM (512M)"},                   \
         {"cpus", 0, OPTION_U64, offsetof(type, member.cpus), "N", "of the VM (1)"}
 /* clang-format on */

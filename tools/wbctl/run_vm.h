@@ -39,7 +39,7 @@ struct run_vm_options {
 #define RUN_VM_WARM_SPECS(type, member)                                                                                \
         {"policy", 0, OPTION_STRING, offsetof(type, member.policy), "FILE",                                            \
                 "what the VM may reach; absent: nothing"},                                                             \
-        {"env", 0, OPTION_STRINGS, offsetof(type, member.env), "NAME=VALUE", "into the command's environment"},        \
+        {"env", 0, OPTION_STRINGS, offsetof(type, member.env), "NAME=VALUE", "into the command's environment (repeatable)"},        \
         {"timeout", 0, OPTION_DURATION_MS, offsetof(type, member.timeout_ms), "DURATION",                              \
                 "of the command; then it is killed, exit 124"},                                                        \
         {"allow-unverified", 0, OPTION_FLAG, offsetof(type, member.allow_unverified), NULL,                            \
@@ -50,7 +50,7 @@ struct run_vm_options {
 #define RUN_VM_SPECS(type, member)                                                                                     \
         RUN_VM_WARM_SPECS(type, member),                                                                               \
         {"secret", 0, OPTION_STRINGS, offsetof(type, member.secrets), "NAME=FILE",                                     \
-                "a secret; the command finds its path in NAME_FILE"},                                                  \
+                "a secret; the command finds its path in NAME_FILE (repeatable)"},                                                  \
         {"tty", 't', OPTION_FLAG, offsetof(type, member.terminal), NULL, "give the command a terminal"}
 /* clang-format on */
 

@@ -223,14 +223,18 @@ static int find_target(const struct option_table *table, struct secret_options *
         return target_resolve(table, t, ret);
 }
 
-static int run_action(size_t i, int argc, char **argv)
+static int run(int argc, char **argv)
 {
         struct secret_options options = {0};
         struct target target = {0};
-        size_t rest_n;
+        size_t rest_n, i = 0;
         char **rest;
-        int r = options_parse(actions[i].table, argc, argv, &options, &rest, &rest_n);
+        int r;
 
+        secret_file_wipe_json();
+        while (strcmp(argv[0], actions[i].name) != 0)
+                i++;
+        r = options_parse(actions[i].table, argc, argv, &options, &rest, &rest_n);
         if (r == 0)
                 r = find_target(actions[i].table, &options, &target);
         if (r == 0)
@@ -241,22 +245,16 @@ static int run_action(size_t i, int argc, char **argv)
         return r < 0 ? EXIT_FAILED : r;
 }
 
-static int usage(FILE *to)
-{
-        fprintf(to, "usage: wbctl secret ACTION ...\n\nactions:\n");
-        for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
-                fprintf(to, "  %-4s %s\n", actions[i].name, actions[i].table->summary);
-        fprintf(to, "\nwbctl secret ACTION --help shows its options and an example.\n");
-        return to == stdout ? 0 : EXIT_USAGE;
-}
+static const struct command commands[] = {
+        {"ls", "the names of the secrets, and how long they have; never their values", run},
+        {"put", "give a VM a secret, or another value for one", run},
+        {"rm", "remove secrets", run},
+        {NULL, NULL, NULL},
+};
+
+static const struct command_group group = {"wbctl secret", NULL, commands};
 
 int command_secret(int argc, char **argv)
 {
-        bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-
-        secret_file_wipe_json();
-        for (size_t i = 0; argc > 1 && i < sizeof(actions) / sizeof(actions[0]); i++)
-                if (strcmp(argv[1], actions[i].name) == 0)
-                        return run_action(i, argc - 1, argv + 1);
-        return usage(help ? stdout : stderr);
+        return command_group_run(&group, argc, argv);
 }

@@ -31,7 +31,7 @@ struct target_options {
                         "a directory of unix sockets, one per port"},                                                  \
         {                                                                                                              \
                 "socket", 0, OPTION_STRING, offsetof(type, member.socket), "PATH",                                     \
-                        "the broker's control socket, for --vm"                                                        \
+                        "the broker's control socket, for --vm (WB_SOCKET)"                                            \
         }
 
 #define TARGET_USAGE "(--vm NAME | --uds PATH | --cid N | --unix DIR)"

@@ -35,14 +35,15 @@ struct top_options {
 static const struct option_spec specs[] = {
         {"times", 'n', OPTION_U64, offsetof(struct top_options, times), "N",
                 "how often to look; without a terminal once, else until it is interrupted"},
-        {"delay", 'd', OPTION_DURATION_MS, offsetof(struct top_options, delay_ms), "D", "between two looks (2s)"},
+        {"delay", 'd', OPTION_DURATION_MS, offsetof(struct top_options, delay_ms), "DURATION",
+                "between two looks (2s)"},
         {"socket", 0, OPTION_STRING, offsetof(struct top_options, socket), "PATH",
                 "the broker's control socket (WB_SOCKET)"},
         {"json", 0, OPTION_FLAG, offsetof(struct top_options, json), NULL, "one JSON object a look, once without -n"},
 };
 
 static const struct option_table table = {
-        .usage = "wbctl top [-n N] [-d D] [--json] [--socket PATH]",
+        .usage = "wbctl top [-n N] [-d DURATION] [--json] [--socket PATH]",
         .summary =
                 "Shows the VMs of a running broker: connections, bytes and their rates, what was allowed and denied.",
         .example = "wbctl top -d 500ms",
@@ -190,8 +191,9 @@ static void print_table(const struct look *l, size_t most, const char *end)
                 sum.down_bps += l->rows[i].down_bps;
         }
         clock_format(l->real_ns, when);
-        printf("%.19sZ  %zu VMs, %lld connections, %s/s up, %s/s down%s\n%s\n", when, l->n, sum.sessions,
-                bytes_text(sum.up_bps, a), bytes_text(sum.down_bps, b), end, end);
+        printf("%.19sZ  %zu VM%s, %lld connection%s, %s/s up, %s/s down%s\n%s\n", when, l->n, l->n == 1 ? "" : "s",
+                sum.sessions, sum.sessions == 1 ? "" : "s", bytes_text(sum.up_bps, a), bytes_text(sum.down_bps, b), end,
+                end);
         printf("%-20s %-10s %8s %8s %8s %8s %8s %9s %9s%s\n", "NAME", "STATE", "SESSIONS", "UP/s", "DOWN/s", "UP",
                 "DOWN", "ALLOWED", "DENIED", end);
         for (size_t i = 0; i < l->n && i < most; i++) {

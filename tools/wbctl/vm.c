@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ struct vm_options {
 
 #define FOR_SPEC                                                                                                       \
         {                                                                                                              \
-                "for", 0, OPTION_DURATION_MS, offsetof(struct vm_options, for_ms), "D",                                \
+                "for", 0, OPTION_DURATION_MS, offsetof(struct vm_options, for_ms), "DURATION",                         \
                         "how long the policy holds; then the VM is revoked"                                            \
         }
 
@@ -223,7 +224,8 @@ static const struct subcommand {
         void (*print)(const json_t *answer); /* NULL: nothing is said of success */
 } subcommands[] = {
         {"add", "vm_add", 1,
-                {.usage = "wbctl vm add NAME --backend KIND --transport KIND --path PATH --policy FILE [--pid PID] [--no-agent] [--for D]",
+                {.usage = "wbctl vm add NAME --backend KIND --policy FILE (--transport KIND --path PATH | --cid N)\n"
+                          "                    [--pid PID] [--no-agent] [--for DURATION]",
                         .summary =
                                 "Gives a running VM to the broker, which decides whether its isolation suffices for its policy.",
                         .example =
@@ -246,7 +248,7 @@ static const struct subcommand {
                         .example = "wbctl vm show demo"},
                 print_vm},
         {"policy", "vm_policy", 2,
-                {.usage = "wbctl vm policy NAME FILE [--for D]",
+                {.usage = "wbctl vm policy NAME FILE [--for DURATION]",
                         .summary =
                                 "Replaces a VM's policy: live connections are judged again, those that no longer pass are cut.",
                         .example = "wbctl vm policy demo stricter.yaml",
@@ -272,12 +274,6 @@ static const struct subcommand {
                 NULL},
 };
 #define SUBCOMMANDS_N (sizeof(subcommands) / sizeof(*subcommands))
-
-static const struct option_table vm_table = {
-        .usage = "wbctl vm add|rm|ls|show|policy|quiesce|resume|revoke [NAME]",
-        .summary = "The VMs of a running broker. `wbctl vm COMMAND --help` tells of each.",
-        .example = "wbctl vm ls",
-};
 
 static int ask(
         const struct subcommand *s, const struct option_table *table, const struct vm_options *o, char **arguments)
@@ -308,8 +304,18 @@ static int ask(
         return 0;
 }
 
-static int run(const struct subcommand *s, int argc, char **argv)
+static const struct subcommand *find(const char *name)
 {
+        for (size_t i = 0; i < SUBCOMMANDS_N; i++)
+                if (strcmp(name, subcommands[i].name) == 0)
+                        return &subcommands[i];
+        assert(!"a name of the table below");
+        return NULL;
+}
+
+static int run(int argc, char **argv)
+{
+        const struct subcommand *s = find(argv[0]);
         struct option_table table = s->table;
         struct vm_options o = {0};
         size_t rest_n;
@@ -330,21 +336,21 @@ static int run(const struct subcommand *s, int argc, char **argv)
         return ask(s, &table, &o, rest);
 }
 
+static const struct command commands[] = {
+        {"add", "give a running VM to the broker", run},
+        {"ls", "list the broker's VMs", run},
+        {"policy", "replace a VM's policy", run},
+        {"quiesce", "make a VM ready for a snapshot", run},
+        {"resume", "activate a VM, after its boot or a resume", run},
+        {"revoke", "cut all of a VM's connections, and allow none from then on", run},
+        {"rm", "take a VM from the broker", run},
+        {"show", "show a VM: state, isolation, policy, counters", run},
+        {NULL, NULL, NULL},
+};
+
+static const struct command_group group = {"wbctl vm", NULL, commands};
+
 int command_vm(int argc, char **argv)
 {
-        struct vm_options none;
-        size_t rest_n;
-        char **rest;
-        int r;
-
-        for (size_t i = 0; argc > 1 && i < SUBCOMMANDS_N; i++)
-                if (strcmp(argv[1], subcommands[i].name) == 0)
-                        return run(&subcommands[i], argc - 1, argv + 1);
-        r = options_parse(&vm_table, argc, argv, &none, &rest, &rest_n);
-        if (r == OPTIONS_E_HELP)
-                return 0;
-        if (r != 0)
-                return EXIT_USAGE;
-        return rest_n ? options_usage_error(&vm_table, "unknown command '%s'", rest[0])
-                      : options_usage_error(&vm_table, "a command is needed");
+        return command_group_run(&group, argc, argv);
 }
