@@ -41,6 +41,8 @@ struct exec_options {
         struct option_strings secrets;
 };
 
+#define NOT_GIVEN UINT64_MAX
+
 #define MEMBER(name) offsetof(struct exec_options, name)
 
 static const struct option_spec specs[] = {
@@ -305,17 +307,35 @@ static int take_seccomp(const struct exec_options *o, struct request *q)
         return 0;
 }
 
+/* To the agent 0 is no limit, and whoever gives one wants one. */
+static int take_limit(const char *option, uint64_t given, uint64_t *ret)
+{
+        if (given == 0)
+                return options_usage_error(&table, "--%s wants more than 0", option);
+        *ret = given == NOT_GIVEN ? 0 : given;
+        return 0;
+}
+
 static int take_limits(const struct exec_options *o, struct request *q)
 {
+        uint64_t cpu_percent = 0;
+        int r;
+
         wb__exec_limits__init(&q->limits);
-        if (o->cpu_percent > WB_CPU_PERCENT_MAX)
+        r = take_limit("timeout", o->timeout_ms, &q->start.timeout_ms);
+        if (r == 0)
+                r = take_limit("memory", o->memory_bytes, &q->limits.memory_bytes);
+        if (r == 0)
+                r = take_limit("pids", o->pids, &q->limits.pids);
+        if (r == 0)
+                r = take_limit("cpu", o->cpu_percent, &cpu_percent);
+        if (r == 0)
+                r = take_limit("io", o->io_bps, &q->limits.io_bps);
+        if (r == 0 && cpu_percent > WB_CPU_PERCENT_MAX)
                 return options_usage_error(&table, "--cpu is at most %u", WB_CPU_PERCENT_MAX);
-        q->limits.memory_bytes = o->memory_bytes;
-        q->limits.pids = o->pids;
-        q->limits.cpu_percent = (uint32_t)o->cpu_percent;
-        q->limits.io_bps = o->io_bps;
+        q->limits.cpu_percent = (uint32_t)cpu_percent;
         q->start.limits = &q->limits;
-        return 0;
+        return r;
 }
 
 static int take_modes(const struct exec_options *o, struct request *q)
@@ -357,7 +377,6 @@ static int take_options(const struct exec_options *o, char *const *argv, size_t 
         if (r == 0)
                 r = take_seccomp(o, q);
         q->start.user = (char *)(uintptr_t)(o->user ? o->user : "");
-        q->start.timeout_ms = o->timeout_ms;
         if (o->cwd)
                 q->start.cwd = bytes_of(o->cwd);
         return r;
@@ -381,7 +400,12 @@ static int run(const struct exec_options *o, struct request *q)
 
 int command_exec(int argc, char **argv)
 {
-        struct exec_options options = {.connect_ms = AGENT_CALL_TIMEOUT_MS};
+        struct exec_options options = {.connect_ms = AGENT_CALL_TIMEOUT_MS,
+                .timeout_ms = NOT_GIVEN,
+                .memory_bytes = NOT_GIVEN,
+                .pids = NOT_GIVEN,
+                .cpu_percent = NOT_GIVEN,
+                .io_bps = NOT_GIVEN};
         struct request request = {.start = WB__EXEC_START__INIT};
         size_t rest_n;
         char **rest;
