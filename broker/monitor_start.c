@@ -80,11 +80,12 @@ static int make_directory(const char *path, mode_t mode, const struct broker_ide
         fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &st) < 0)
                 return log_errno(-errno, "cannot open %s", path);
+        /* While it is ours: the unit's CAP_CHOWN gives it away, and only CAP_FOWNER could still change it then. */
+        if (made && fchmod(fd, mode) < 0)
+                return log_errno(-errno, "cannot set the mode of %s", path);
         /* Made here, or made for it by whoever installed it; what holds somebody's files is left alone. */
         if (owner->drop && (made || (st.st_uid == geteuid() && is_empty(fd))) && fchown(fd, owner->uid, owner->gid) < 0)
                 return log_errno(-errno, "cannot give %s to the broker's user", path);
-        if (made && fchmod(fd, mode) < 0)
-                return log_errno(-errno, "cannot set the mode of %s", path);
         *ret_mode = made ? mode : st.st_mode & 07777;
         return 0;
 }

@@ -4,6 +4,7 @@
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -306,6 +307,17 @@ class Deaths(Case):
         if "sanitizers" not in self.log_text():
             self.assertEqual(status["NoNewPrivs"], "1")
             self.assertEqual(status["Seccomp"], "2")
+        self.assertEqual(self.connect("a")[0], 403)
+        self.stop()
+
+    @unittest.skipUnless(ROOT, "needs root")
+    def test_the_first_start_with_what_the_unit_leaves_it(self):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../images/host/wbbroker.service")) as f:
+            kept = re.search(r"^CapabilityBoundingSet=(.*)$", f.read(), re.M).group(1).split()
+        self.config([self.vm("a")], user="nobody")
+        self.start(prefix=("setpriv", "--no-new-privs", "--bounding-set", ",".join(["-all"] + ["+" + c[4:].lower() for c in kept]), "--"))
+        made = os.stat(self.audit_dir)
+        self.assertEqual((made.st_uid, made.st_mode & 0o7777), (65534, 0o750))
         self.assertEqual(self.connect("a")[0], 403)
         self.stop()
 
