@@ -94,7 +94,8 @@ static void decide_tier(const struct wall_question *q, struct wall *w)
                 (void)snprintf(w->message, sizeof(w->message),
                         "backend %s is of tier unknown (%s); the policy (%s) asks for %s: give the pid of a process of %s that proves it%s",
                         backend, doubt, class, isolation_tier_name(needed), satisfying,
-                        trust ? "" : ", or set `isolation: {trust_declared: true}` to believe without proof");
+                        trust ? ""
+                              : ", or set `isolation: {trust_declared: true}` in the broker's configuration to believe it without proof");
         } else {
                 w->reason = REASON_ISOLATION_TOO_WEAK;
                 (void)snprintf(w->message, sizeof(w->message),

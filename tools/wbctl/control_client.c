@@ -25,9 +25,12 @@ const char *control_client_socket(const char *path)
 
 static int failed(const char *path, int r)
 {
-        fprintf(stderr, "wbctl: the broker's control socket %s: %s%s\n", path, strerrordesc_np(-r),
-                r == -ENOENT || r == -ECONNREFUSED ? "; is wbbroker running? (--socket or WB_SOCKET name another)"
-                                                   : "");
+        const char *hint = r == -ENOENT || r == -ECONNREFUSED
+                                   ? "; is wbbroker running? (--socket or WB_SOCKET name another)"
+                           : r == -EACCES ? "; root and the members of its group may ask"
+                                          : "";
+
+        fprintf(stderr, "wbctl: the broker's control socket %s: %s%s\n", path, strerrordesc_np(-r), hint);
         return EXIT_FAILED;
 }
 
