@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "broker/audit_key.h"
 #include "proto/base/cleanup.h"
@@ -18,10 +20,12 @@
 
 #define HEAD_NAME      "audit.head"
 #define HEAD_MAX_BYTES 128u
+#define LOCK_TRIES     20
+#define LOCK_PAUSE_NS  50000000
 
 struct audit_notary {
         int sock;
-        int dir_fd;
+        int dir_fd; /* locked for as long as it is open */
         struct p256_key *key;
         uint64_t seq; /* of the last record that was vouched for; 0: none yet */
         struct audit_hash hash;
@@ -74,6 +78,26 @@ static int save_head(struct audit_notary *n, uint64_t seq, const struct audit_ha
         return 0;
 }
 
+/*
+ * Two that remember in the same place would each call the other's log a forgery. A monitor that was just killed may
+ * have left a child that looks at a process and is about to end; until then it holds the lock, too.
+ */
+static int lock_state(int dir_fd, const char *state_dir)
+{
+        const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+
+        for (int tries = 0; flock(dir_fd, LOCK_EX | LOCK_NB) < 0; tries++) {
+                if (errno != EWOULDBLOCK)
+                        return log_errno(-errno, "cannot lock %s", state_dir);
+                if (tries == LOCK_TRIES) {
+                        log_error("another broker has the state_dir %s; give each one of its own", state_dir);
+                        return -EBUSY;
+                }
+                (void)nanosleep(&pause, NULL);
+        }
+        return 0;
+}
+
 int audit_notary_new(const char *state_dir, int sock, struct audit_notary **ret)
 {
         struct audit_notary *n = calloc(1, sizeof(*n));
@@ -85,7 +109,9 @@ int audit_notary_new(const char *state_dir, int sock, struct audit_notary **ret)
         }
         n->sock = sock;
         n->dir_fd = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        r = n->dir_fd < 0 ? log_errno(-errno, "cannot open %s", state_dir) : audit_key_open(n->dir_fd, &n->key);
+        r = n->dir_fd < 0 ? log_errno(-errno, "cannot open %s", state_dir) : lock_state(n->dir_fd, state_dir);
+        if (r == 0)
+                r = audit_key_open(n->dir_fd, &n->key);
         if (r == 0)
                 r = load_head(n);
         if (r < 0) {

@@ -31,7 +31,8 @@ int audit_notary_pair(int ret_fds[2]);
 
 struct audit_notary;
 
-/* sock is the notary's. 0, or a negative errno that has been logged (then it is closed as well). */
+/* sock is the notary's. A state_dir has one notary at a time. 0, or a negative errno that has been logged (then it is
+ * closed as well), -EBUSY for a second one. */
 int audit_notary_new(const char *state_dir, int sock, struct audit_notary **ret);
 void audit_notary_free(struct audit_notary *notary); /* takes NULL */
 

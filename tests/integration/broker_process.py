@@ -216,6 +216,10 @@ class Life(Case):
         r = subprocess.run([BIN + "/wbbroker", "--config", self.dir + "/c.yaml"], stderr=subprocess.PIPE, text=True)
         self.assertEqual(r.returncode, 1)
         self.assertIn("another broker", r.stderr)
+        self.config([self.vm("b")], run_dir=self.dir + "/run2", audit={"dir": self.dir + "/audit2"})
+        r = subprocess.run([BIN + "/wbbroker", "--config", self.dir + "/c.yaml"], stderr=subprocess.PIPE, text=True, timeout=20)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("another broker has the state_dir", r.stderr)
         self.assertEqual(self.connect("a")[0], 403)
         self.stop()
 

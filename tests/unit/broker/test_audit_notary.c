@@ -113,6 +113,22 @@ static void test_signs_and_remembers(void)
         empty(state);
 }
 
+static void test_one_at_a_time(void)
+{
+        struct pair p = open_pair();
+        struct audit_notary *n = NULL;
+        int fds[2];
+
+        CU_ASSERT_EQUAL_FATAL(audit_notary_pair(fds), 0);
+        CU_ASSERT_EQUAL(audit_notary_new(state, fds[0], &n), -EBUSY);
+        CU_ASSERT_PTR_NULL(n);
+        close_fd(fds[1]);
+        pair_done(&p);
+        p = open_pair();
+        pair_done(&p);
+        empty(state);
+}
+
 static void test_files(void)
 {
         struct pair p = open_pair();
@@ -434,6 +450,7 @@ int main(void)
         CU_TestInfo tests[] = {
                 {"signs and remembers", test_signs_and_remembers},
                 {"files", test_files},
+                {"one at a time", test_one_at_a_time},
                 {"a broken head is refused", test_a_broken_head_is_refused},
                 {"nonsense is answered", test_nonsense_is_answered},
                 {"late answers are not taken", test_late_answers_are_not_taken},
