@@ -168,6 +168,8 @@ void session_deny(struct session *s, enum reason reason, const char *detail)
 
         write_detail(s, reason, detail, text);
         record_denial(s, reason, text);
+        if (s->exchange)
+                s->exchange->told = true;
         if (failed_on_the_way(s)) {
                 session_open_cancel(s);
                 if (s->head && !s->head->connect)

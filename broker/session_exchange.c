@@ -50,12 +50,18 @@ void session_exchange_leave_limits(struct session *s)
         limits_forget(&s->exchange->down_waiter);
 }
 
+/* What went to the server is told of, also where nobody waits for the answer. */
+static bool is_to_be_recorded(const struct exchange *x)
+{
+        return x->answered || (x->begun && !x->told);
+}
+
 void session_exchange_free(struct session *s)
 {
         if (!s->exchange)
                 return;
         session_exchange_leave_limits(s);
-        if (s->exchange->answered)
+        if (is_to_be_recorded(s->exchange))
                 record_exchange(s);
         session_release(s, s->exchange->answer, sizeof(*s->exchange->answer));
         session_release(s, s->exchange, sizeof(*s->exchange));

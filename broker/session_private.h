@@ -60,6 +60,7 @@ struct exchange {
         struct http1_body down;
         struct http1_response *answer; /* while its head is in work */
         bool answered;                 /* a final answer's head went to the client */
+        bool told;                     /* without an answer: another record tells of it */
         bool chunked_up;
         bool begun;                      /* the limits let the head go */
         enum http1_framing framing_down; /* to the client */

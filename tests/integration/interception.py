@@ -136,14 +136,26 @@ class Interception(World):
         connection.recv(65536)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
+    def silent_inside(self, s):
+        """Reads a request, and says nothing."""
+        data = b""
+        while True:
+            more = s.recv(65536)
+            if not more:
+                return
+            data += more
+            if b"\r\n\r\n" in data:
+                self.requests.append(" ".join(data.decode().split()[:2]))
+                data = b""
+
     def silent(self, connection):
         self.ending.wait(20)
 
     def begin(self, policy=POLICY, more_services=(), vms=("a",), **config):
-        def https(name, certificate):
-            return {"name": name, "ports": [443], "connect": self.serve(name, self.tls_server(certificate, self.origin))}
+        def https(name, certificate, handler=self.origin):
+            return {"name": name, "ports": [443], "connect": self.serve(name, self.tls_server(certificate, handler))}
         services = [https(HOST, "good"), https("stranger.example.org", "stranger"), https("misnamed.example.org", "misnamed"),
-                    https("old.example.org", "old"),
+                    https("old.example.org", "old"), https("silent-inside.example.org", "good", self.silent_inside),
                     {"name": "clear.example.org", "ports": [443], "connect": self.serve("clear", self.clear)},
                     {"name": "silent.example.org", "ports": [443], "connect": self.serve("silent", self.silent)},
                     {"name": "web.plain.test", "ports": [80], "connect": self.serve("plain", self.web)}] + list(more_services)
@@ -300,6 +312,21 @@ class Requests(Interception):
             self.assertIn(b"half", got)
             self.assertFalse(got.endswith(b"0\r\n\r\n"))     # cut short, and told so
 
+    def test_what_was_forwarded_stands_though_nobody_waits_for_the_answer(self):
+        self.begin()
+        for n, body in ((50000, b"S" * 50000), (100000, b"S" * 50000)):     # whole, and cut short
+            with self.tls("silent-inside.example.org") as s:
+                s.sendall(("POST /ok/%d HTTP/1.1\r\nHost: silent-inside.example.org\r\nContent-Length: %d\r\n\r\n" % (n, n)).encode() + body)
+                until(lambda: "POST /ok/%d" % n in self.requests)
+                time.sleep(0.2)
+            record = self.await_record("request", path="/ok/%d" % n)
+            self.assertEqual([record.get(k) for k in ("decision", "reason", "rule", "via", "method", "status")],
+                             ["allow", "allowed", 0, "inspect", "POST", None])
+            self.assertGreater(record["bytes_up"], 50000)
+            self.assertEqual(record["bytes_down"], 0)
+        self.assertEqual(len(self.of("request")), 2)
+        self.assert_gapless()
+
     def test_limits_hold_inside(self):
         self.begin(POLICY.replace("}\n", ", requests_per_s: 2, max_connections: 2}\n"))
         with self.tls() as s:
@@ -452,8 +479,9 @@ class Clients(Interception):
     def test_nothing_is_left(self):
         self.begin()
         self.write("p2.yaml", "isolation: trusted\nnetwork: allowlist_domain\negress_rules:\n  - {pattern: web.plain.test}\n")
-        self.ask(self.tls())
-        fds = self.fds_n() - 2
+        with self.tls() as s:
+            self.ask(s)
+            fds = self.fds_n() - 2      # this one's
         _, _, _, hello = self.hello()
         for i in range(60):
             if i % 3 == 0:
