@@ -373,8 +373,8 @@ class Layers(Case):
         self.config([], isolation={"recheck_s": HOUR})
         os.chmod(self.dir, 0o777)
         self.log = open(self.dir + "/log", "ab")
-        self.process = subprocess.Popen([BIN + "/wbbroker", "--config", self.dir + "/c.yaml"], stderr=self.log, user=54322, group=54322,
-                                        extra_groups=[])
+        program = shutil.copy(BIN + "/wbbroker", self.dir)      # the build may be below root's home
+        self.process = subprocess.Popen([program, "--config", self.dir + "/c.yaml"], stderr=self.log, user=54322, group=54322, extra_groups=[])
         until(lambda: "wbbroker: ready" in self.log_text() or self.process.poll() is not None)
         self.assert_refused(self.add("a", "firecracker", subject.subject), "isolation_unknown", "program is unreadable", "Permission denied")
         self.assert_refused(self.add("a", "runc", subject.subject), "isolation_unknown", "chroot is unreadable")

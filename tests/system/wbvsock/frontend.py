@@ -6,6 +6,7 @@ import argparse
 import os
 import pwd
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -41,11 +42,13 @@ class Device:
     def __init__(self, *options, user=None, directory=None):
         self.temporary = tempfile.TemporaryDirectory(prefix="wbvsock-")
         self.directory = directory or self.temporary.name
+        run = program
         if user:
             os.chown(self.directory, user, -1)
+            run = shutil.copy(program, self.directory)      # the build may be below root's home
         ready, inherited = os.pipe()
         self.process = subprocess.Popen(
-            [program, "--socket", self.path("vhost"), "--uds", self.path("v"), "--cid", str(CID), "--ready-fd",
+            [run, "--socket", self.path("vhost"), "--uds", self.path("v"), "--cid", str(CID), "--ready-fd",
              str(inherited), *options], pass_fds=[inherited], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, user=user)
         os.close(inherited)
         with os.fdopen(ready, "rb") as f:
