@@ -216,7 +216,7 @@ class Guest:
     def run(self, *command, timeout=60):
         """As a workload: in the guest, with an environment in which nothing speaks of a proxy."""
         began = time.monotonic()
-        r = subprocess.run(["nsenter", "-t", str(self.pid), "--mount", "--net", "--pid", "--uts", "--", "env", "-i",
+        r = subprocess.run(["nsenter", "-t", str(self.pid), "--root", "--mount", "--net", "--pid", "--uts", "--", "env", "-i",
                             "PATH=" + os.environ["PATH"], "HOME=/tmp", *command],
                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
         r.seconds = time.monotonic() - began
@@ -285,7 +285,7 @@ class Programs(Case):
             self.assert_fails_at_once(r, "Could not resolve host")
 
     def test_git(self):
-        target = "/tmp/clone-%d" % os.getpid()
+        target = world.dir + "/clone"
         r = guest.run("git", "clone", "http://git.example.org:8080/repo.git", target)
         self.assertEqual(r.returncode, 0, r.stderr)
         with open(target + "/file") as f:
@@ -304,9 +304,9 @@ class Programs(Case):
     @unittest.skipUnless(os.path.exists("/usr/lib/apt/apt-helper"), "needs apt")
     def test_apt(self):
         """Which asks for SRV records first."""
-        r = guest.run("/usr/lib/apt/apt-helper", "-o", "APT::Sandbox::User=root", "download-file", "http://%s/" % ALLOWED, "/tmp/apt-file")
+        r = guest.run("/usr/lib/apt/apt-helper", "-o", "APT::Sandbox::User=root", "download-file", "http://%s/" % ALLOWED, world.dir + "/apt-file")
         self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
-        r = guest.run("/usr/lib/apt/apt-helper", "-o", "APT::Sandbox::User=root", "download-file", "http://%s/" % DENIED, "/tmp/apt-file")
+        r = guest.run("/usr/lib/apt/apt-helper", "-o", "APT::Sandbox::User=root", "download-file", "http://%s/" % DENIED, world.dir + "/apt-file")
         self.assert_fails_at_once(r, "Could not resolve")
 
     @unittest.skipUnless(shutil.which("node"), "needs node")

@@ -3,6 +3,7 @@
 program and some modules; guest.py has the one with the agent."""
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
@@ -31,27 +32,34 @@ def run(*command, cwd=None):
     return done.stdout
 
 
+def kernel_below(root):
+    for image in sorted(glob.glob(f"{root}/boot/vmlinuz-*cloud-amd64"), reverse=True):
+        modules = f"{root}/lib/modules/{os.path.basename(image)[len('vmlinuz-'):]}"
+        if os.path.isdir(modules):
+            return image, modules
+    return None
+
+
+def fetch_kernel(cache):
+    packages = [line.split()[-1] for line in run("apt-cache", "depends", PACKAGE).splitlines() if "Depends: linux-image-" in line]
+    if not packages:
+        raise Unavailable(f"{PACKAGE} is unknown to apt")
+    run("apt-get", "download", packages[0], cwd=cache)
+    for deb in glob.glob(f"{cache}/*.deb"):
+        run("dpkg-deb", "-x", deb, cache)
+        os.unlink(deb)
+    return kernel_below(cache)
+
+
 def find_kernel(cache):
     """(image, modules directory), of the machine or unpacked from the distribution's package into the cache."""
-    for root in ("/", cache):
-        for image in sorted(glob.glob(f"{root}/boot/vmlinuz-*cloud-amd64"), reverse=True):
-            modules = f"{root}/lib/modules/{os.path.basename(image)[len('vmlinuz-'):]}"
-            if os.path.isdir(modules):
-                return image, modules
+    found = kernel_below("/")
+    if found:
+        return found
     os.makedirs(cache, exist_ok=True)
-    for line in run("apt-cache", "depends", PACKAGE).splitlines():
-        if "Depends: linux-image-" in line:
-            run("apt-get", "download", line.split()[-1], cwd=cache)
-            for deb in glob.glob(f"{cache}/*.deb"):
-                run("dpkg-deb", "-x", deb, cache)
-                os.unlink(deb)
-            return find_kernel_again(cache)
-    raise Unavailable(f"{PACKAGE} is unknown to apt")
-
-
-def find_kernel_again(cache):
-    image = glob.glob(f"{cache}/boot/vmlinuz-*")[0]
-    return image, glob.glob(f"{cache}/lib/modules/*")[0]
+    with open(f"{cache}/lock", "w") as lock:        # tests run beside each other
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return kernel_below(cache) or fetch_kernel(cache)
 
 
 def cpio_entry(name, mode, data=b""):
