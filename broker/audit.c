@@ -26,6 +26,7 @@
  */
 
 #define QUEUE_BYTES   (4u * 1024u * 1024u)
+#define BEHIND_BYTES  (QUEUE_BYTES / 2)
 #define CHUNK_BYTES   (256u * 1024u)        /* one write(2); more if one record is larger */
 #define SYNC_AFTER_NS (500 * NSEC_PER_MSEC) /* INTERFACES.md: on disk within 1 s */
 #define RETRY_NS      (200 * NSEC_PER_MSEC)
@@ -116,6 +117,16 @@ int audit_submit(
                 r = enqueue(a, record, waits ? done : NULL, userdata);
         pthread_mutex_unlock(&a->lock);
         return r < 0 ? r : done && !waits ? AUDIT_E_DONE : 0;
+}
+
+bool audit_is_behind(struct audit *a)
+{
+        bool behind;
+
+        pthread_mutex_lock(&a->lock);
+        behind = !a->failing && a->front->used > BEHIND_BYTES;
+        pthread_mutex_unlock(&a->lock);
+        return behind;
 }
 
 /* Moves *at over one entry. */

@@ -114,3 +114,9 @@ void audit_set_options(struct audit *audit, const struct audit_options *options)
 #define AUDIT_E_DONE 1
 int audit_submit(
         struct audit *audit, const struct audit_record *record, void (*done)(void *userdata, int r), void *userdata);
+
+/*
+ * Is it so far behind that who would cause more records should wait a little? What has happened meanwhile then still
+ * finds room. Not while the log cannot be written: that is answered by audit_submit(). From any thread.
+ */
+bool audit_is_behind(struct audit *audit);

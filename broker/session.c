@@ -30,12 +30,14 @@
 #define LINGER_MS        2000u
 #define STEPS_MAX        64u /* states in one turn of the loop: a pipelining client does not hold up the others */
 #define HANG_UP_CHECK_NS (2 * NSEC_PER_SEC)
+#define AUDIT_PAUSE_NS   (5 * NSEC_PER_MSEC)
 
 struct state {
         const char *name;
         void (*step)(struct session *s);
         void (*want)(struct session *s);
         bool idles; /* its time limit begins anew with each byte */
+        bool asks;  /* it takes a request, which will be recorded */
 };
 
 static void step_greeting(struct session *s);
@@ -48,20 +50,20 @@ static void want_server(struct session *s);
 static void want_nothing(struct session *s);
 
 static const struct state states[] = {
-        [SESSION_GREETING] = {"greeting", step_greeting, want_client, false},
-        [SESSION_SOCKS5] = {"socks5", session_step_socks5, want_client, false},
-        [SESSION_HEAD] = {"head", session_step_head, want_request, false},
-        [SESSION_RESOLVING] = {"resolving", session_step_opening, want_held, false},
-        [SESSION_DIALLING] = {"dialling", session_step_opening, want_held, false},
-        [SESSION_RECORDING] = {"recording", session_step_opening, want_held, false},
-        [SESSION_FIRST_BYTES] = {"first bytes", session_step_first_bytes, want_client, false},
-        [SESSION_TLS_CLIENT] = {"client's TLS", session_step_tls_client, session_want_tls_client, false},
-        [SESSION_TLS_SERVER] = {"server's TLS", session_step_tls_server, want_server, false},
-        [SESSION_INNER_HEAD] = {"inner head", session_step_inner_head, want_request, false},
-        [SESSION_EXCHANGE] = {"exchange", session_step_exchange, session_want_exchange, true},
-        [SESSION_RELAYING] = {"relaying", session_step_relaying, session_want_relaying, true},
-        [SESSION_LINGERING] = {"lingering", step_lingering, want_client, false},
-        [SESSION_CLOSED] = {"closed", step_closed, want_nothing, false},
+        [SESSION_GREETING] = {"greeting", step_greeting, want_client, false, false},
+        [SESSION_SOCKS5] = {"socks5", session_step_socks5, want_client, false, true},
+        [SESSION_HEAD] = {"head", session_step_head, want_request, false, true},
+        [SESSION_RESOLVING] = {"resolving", session_step_opening, want_held, false, false},
+        [SESSION_DIALLING] = {"dialling", session_step_opening, want_held, false, false},
+        [SESSION_RECORDING] = {"recording", session_step_opening, want_held, false, false},
+        [SESSION_FIRST_BYTES] = {"first bytes", session_step_first_bytes, want_client, false, false},
+        [SESSION_TLS_CLIENT] = {"client's TLS", session_step_tls_client, session_want_tls_client, false, false},
+        [SESSION_TLS_SERVER] = {"server's TLS", session_step_tls_server, want_server, false, false},
+        [SESSION_INNER_HEAD] = {"inner head", session_step_inner_head, want_request, false, true},
+        [SESSION_EXCHANGE] = {"exchange", session_step_exchange, session_want_exchange, true, false},
+        [SESSION_RELAYING] = {"relaying", session_step_relaying, session_want_relaying, true, false},
+        [SESSION_LINGERING] = {"lingering", step_lingering, want_client, false, false},
+        [SESSION_CLOSED] = {"closed", step_closed, want_nothing, false, false},
 };
 static_assert(sizeof(states) / sizeof(*states) == SESSION_STATES_, "a state has no row");
 
@@ -237,7 +239,7 @@ static void step_closed(struct session *s)
 
 static void want_client(struct session *s)
 {
-        peer_want(&s->client, true, buffer_used(&s->client.out));
+        peer_want(&s->client, !s->rate_wait_ns, buffer_used(&s->client.out));
         peer_want(&s->server, false, buffer_used(&s->server.out));
 }
 
@@ -257,7 +259,7 @@ bool session_watches_server(const struct session *s)
 static void want_request(struct session *s)
 {
         want_client(s);
-        peer_want(&s->server, session_watches_server(s), buffer_used(&s->server.out));
+        peer_want(&s->server, session_watches_server(s) && !s->rate_wait_ns, buffer_used(&s->server.out));
 }
 
 static void want_server(struct session *s)
@@ -317,6 +319,15 @@ static void session_free(struct session *s)
         free(s);
 }
 
+/* Guests do not ask for more than can be written down: the next request stays where it is while the log is behind. */
+static bool waits_for_audit(struct session *s)
+{
+        if (!states[s->state].asks)
+                return false;
+        s->rate_wait_ns = audit_is_behind(s->vm->context->audit) ? AUDIT_PAUSE_NS : 0;
+        return s->rate_wait_ns != 0;
+}
+
 void session_step(struct session *s)
 {
         unsigned steps = 0;
@@ -326,6 +337,8 @@ void session_step(struct session *s)
         s->stepping = true;
         do {
                 s->moved = false;
+                if (waits_for_audit(s))
+                        break;
                 states[s->state].step(s);
         } while (s->moved && s->state != SESSION_CLOSED && ++steps < STEPS_MAX);
         s->stepping = false;

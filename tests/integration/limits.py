@@ -332,6 +332,43 @@ class Limits(World):
         for _, s in others:
             s.close()
 
+    def test_a_flood_of_denials_is_written_down_to_the_last(self):
+        """Nobody asks for more than the audit log takes, and nobody else is refused for it."""
+        self.write("p.yaml", "isolation: trusted\nnetwork: allowlist_domain\negress_rules:\n  - {pattern: web.example.org, ports: [80], http_paths: [/]}\n")
+        self.config([self.vm("a", "p.yaml"), self.vm("b", "p.yaml")],
+                    services=[{"name": "web.example.org", "ports": [80], "connect": self.serve("web", self.web)}])
+        self.start()
+        request = ("GET http://web.example.org/%s HTTP/1.1\r\nHost: web.example.org\r\n\r\n" % ('"' * 14000)).encode()
+        ends, sent, answers = time.monotonic() + 3, [], []
+
+        def flood():
+            with self.dial("a") as s:
+                reader = threading.Thread(target=lambda: answers.append(read_all(s).count(b"HTTP/1.1 403")))
+                reader.start()
+                n = 0
+                while time.monotonic() < ends:
+                    s.sendall(request)
+                    n += 1
+                s.shutdown(socket.SHUT_WR)
+                reader.join()
+                sent.append(n)
+        threads = [threading.Thread(target=flood) for _ in range(6)]
+        for t in threads:
+            t.start()
+        fetched = 0
+        while time.monotonic() < ends:
+            self.fetch("b")     # which asserts a 200
+            fetched += 1
+        for t in threads:
+            t.join()
+        self.stop()
+        self.assertEqual(sum(answers), sum(sent))
+        records = self.records()
+        self.assertEqual(sum(r["event"] == "egress_deny" and r["vm"] == "a" for r in records), sum(sent))
+        self.assertEqual(sum(r["event"] == "request" and r["vm"] == "b" for r in records), fetched)
+        self.assertGreater(fetched, 10)
+        self.assert_gapless()
+
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -386,6 +386,53 @@ static void test_failure_denies_then_heals_without_a_gap(void)
         empty_dir();
 }
 
+struct gate {
+        sem_t reached;
+        sem_t open;
+};
+
+static void wait_at_gate(void *userdata, int r)
+{
+        struct gate *gate = userdata;
+
+        (void)r;
+        sem_post(&gate->reached);
+        sem_wait(&gate->open);
+}
+
+/* As long as the thread is held up. Said so early that much still finds room. */
+static void test_behind(void)
+{
+        struct audit *a = open_audit(AUDIT_SYNC_EACH, 64 << 20);
+        struct audit_record record = allowed();
+        char path[16 * 1024];
+        unsigned n = 0, more = 0;
+        struct gate gate;
+
+        memset(path, 'p', sizeof(path));
+        path[sizeof(path) - 1] = '\0';
+        sem_init(&gate.reached, 0, 0);
+        sem_init(&gate.open, 0, 0);
+        CU_ASSERT_EQUAL(audit_submit(a, &record, wait_at_gate, &gate), 0);
+        sem_wait(&gate.reached);
+        CU_ASSERT_FALSE(audit_is_behind(a));
+        record.path = path;
+        for (; !audit_is_behind(a) && n < 10000; n++)
+                CU_ASSERT_EQUAL(audit_submit(a, &record, NULL, NULL), 0);
+        while (audit_submit(a, &record, NULL, NULL) == 0)
+                more++;
+        CU_ASSERT_TRUE(n > 16 && more > n / 2);
+        sem_post(&gate.open);
+        for (int i = 0; i < 500 && audit_is_behind(a); i++)
+                usleep(20000);
+        CU_ASSERT_FALSE(audit_is_behind(a));
+        audit_free(a);
+        CU_ASSERT_EQUAL(check_file("audit.log", 1), 1 + n + more);
+        sem_destroy(&gate.reached);
+        sem_destroy(&gate.open);
+        empty_dir();
+}
+
 static void *submit_many(void *userdata)
 {
         struct audit_record record = AUDIT_RECORD_INIT(AUDIT_EGRESS_DENY);
@@ -425,6 +472,7 @@ int main(void)
                 {"rotation leaves no gap", test_rotation_leaves_no_gap},
                 {"each: answered when it is in the file", test_each_answers_when_it_is_in_the_file},
                 {"failure denies, then heals without a gap", test_failure_denies_then_heals_without_a_gap},
+                {"behind", test_behind},
                 {"threads share one sequence", test_threads_share_one_sequence},
                 CU_TEST_INFO_NULL,
         };
