@@ -434,13 +434,16 @@ class Reading(Audit):
         os.mkdir(self.audit_dir)
         bad = {"seq": 1, "ts": "2026-01-02T03:04:05.678901Z", "event": "egress_deny", "decision": "deny", "reason": "no_rule", "vm": "\x1b]0;x\x07",
                "host": "a\x1b[2J\x9b\x7f", "detail": "\x1b[31m", "via": "http", "method": "\x1bM", "path": "/\x9b", "port": 80}
+        turned = dict(bad, **{k: "a\u202egnp\u2066\u200f\u061c\u2028" for k in ("vm", "host", "detail", "method", "path")})
         with open(self.audit_dir + "/audit.log", "w") as f:
-            f.write(json.dumps(bad) + "\n" + json.dumps(bad, ensure_ascii=False) + "\n" + "\x1b[2J not json\n")
+            for record in (bad, turned):
+                f.write(json.dumps(record) + "\n" + json.dumps(record, ensure_ascii=False) + "\n")
+            f.write("\x1b[2J not json\n")
         self.write("all.yaml", "isolation: trusted\nnetwork: public\n")
         for command in (["tail"], ["tail", "--json"], ["query"], ["query", "--json"], ["verify"], ["verify", "--json"], ["report"],
                         ["replay", "--policy", self.dir + "/all.yaml"], ["replay", "--json", "--policy", self.dir + "/all.yaml"]):
             _, out, err = self.wbctl(*command, "--dir", self.audit_dir)
-            self.assertFalse(re.search("[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", out + err), command)
+            self.assertFalse(re.search("[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]", out + err), command)
             self.assertTrue(out)
 
 
